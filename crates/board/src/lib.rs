@@ -1,0 +1,1 @@
+//! The assembly: a communications board as a value.

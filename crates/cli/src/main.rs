@@ -1,0 +1,2 @@
+//! The program `kiban`.
+fn main() {}

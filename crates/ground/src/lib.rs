@@ -1,0 +1,25 @@
+//! Ground: what every room of kiban stands on.
+//!
+//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms and counters.
+//! No protocol and no operating system: time, chance and memory are values that a caller lends.
+#![no_std]
+extern crate alloc;
+
+mod alarm;
+mod chance;
+mod context;
+mod counters;
+mod depot;
+mod page;
+mod pdu;
+mod sum;
+mod time;
+
+pub use alarm::{Alarm, Alarms};
+pub use chance::Chance;
+pub use context::{Context, Memory};
+pub use counters::Copies;
+pub use page::{Page, Pool, Slice};
+pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
+pub use sum::{Sum, copy_and_sum};
+pub use time::Instant;

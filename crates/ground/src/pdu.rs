@@ -1,0 +1,480 @@
+//! PDUs: a unique head, a shared body, a short tail (papers [1] and [5]).
+//!
+//! Goal      a protocol adds and removes headers, splits, joins and sends again without touching payload.
+//! Head      writable bytes of this PDU alone; headers grow downwards into reserved room.
+//! Body      a short list of [`Slice`]s: read-only, shared, each with its sum.
+//! Tail      a few bytes behind the body (AAL5 padding and trailer, a CRC).
+//! Handle    a [`Pdu`] is a pointer to one pooled block; queues move the pointer, dropping it brings the block and
+//!           the body's pages home.
+//! Limits    [`HEAD_BYTES`], [`SLICES_MAX`], [`TAIL_BYTES`]; `Blocks::take` returns nothing when all are out.
+//!
+//! ```text
+//!   head                      body                              tail
+//! ┌──────────┬───────────┐  ┌───────┬─────────┬──────┐  ┌─────────────────┐
+//! │ room     │ headers   │  │ slice │ slice   │ …    │  │ padding trailer │
+//! └──────────┴───────────┘  └───┬───┴────┬────┴──────┘  └─────────────────┘
+//!        grows ◄── down       content pages
+//! ```
+
+use crate::depot::{Depot, Slot};
+use crate::page::Slice;
+use crate::sum::Sum;
+use arrayvec::ArrayVec;
+use core::fmt;
+use core::ptr::NonNull;
+
+/// Room for headers: Ethernet 14, IPv6 40, TCP 60, LLC/SNAP 8 and RDMA's 20 fit, with some left behind.
+pub const HEAD_BYTES: usize = 192;
+/// Room for the tail: AAL5 padding (47) and trailer (8) fit.
+pub const TAIL_BYTES: usize = 56;
+/// Slices in one body: 64 KiB in pages of 4 KiB, cut at both ends, and some that were written piecemeal.
+pub const SLICES_MAX: usize = 20;
+/// Where the first header ends in a new PDU; behind it is room to pull body bytes up into the head.
+const HEAD_END: usize = 128;
+
+/// A body, or a part of one: slices in order.
+pub type Slices = ArrayVec<Slice, SLICES_MAX>;
+
+struct Block {
+    head_start: u16,
+    head_end: u16,
+    tail_length: u16,
+    cut: u16,
+    body_length: u32,
+    body: Slices,
+    tail: [u8; TAIL_BYTES],
+    head: [u8; HEAD_BYTES],
+}
+
+/// A pool of PDU blocks. The owner takes; anybody brings home.
+pub struct Blocks {
+    depot: Depot<Block>,
+}
+
+impl Blocks {
+    /// A pool of `capacity` PDUs.
+    pub fn new(capacity: usize) -> Blocks {
+        Blocks {
+            depot: Depot::new(capacity, |_| Block {
+                head_start: HEAD_END as u16,
+                head_end: HEAD_END as u16,
+                tail_length: 0,
+                cut: 0,
+                body_length: 0,
+                body: Slices::new_const(),
+                tail: [0; TAIL_BYTES],
+                head: [0; HEAD_BYTES],
+            }),
+        }
+    }
+
+    /// An empty PDU, or nothing when all are out.
+    pub fn take(&mut self) -> Option<Pdu> {
+        let mut pdu = Pdu { block: self.depot.take()? };
+        let block = pdu.block_mut();
+        block.head_start = HEAD_END as u16;
+        block.head_end = HEAD_END as u16;
+        block.tail_length = 0;
+        block.cut = 0;
+        Some(pdu)
+    }
+
+    /// Refuses the `n`-th take from now (1: the next), once: starvation on purpose, for tests.
+    pub fn refuse(&mut self, n: u64) {
+        self.depot.refuse(n);
+    }
+
+    /// PDUs in the pool, out or at home.
+    pub fn capacity(&self) -> usize {
+        self.depot.capacity()
+    }
+
+    /// PDUs at home.
+    pub fn at_home(&mut self) -> usize {
+        self.depot.at_home()
+    }
+}
+
+/// A protocol data unit: the only handle to its block.
+pub struct Pdu {
+    block: NonNull<Slot<Block>>,
+}
+// SAFETY: the handle is unique and everything in the block is `Send`.
+unsafe impl Send for Pdu {}
+// SAFETY: a shared handle only reads, and slices are `Sync`.
+unsafe impl Sync for Pdu {}
+
+impl Pdu {
+    fn block(&self) -> &Block {
+        // SAFETY: the block is out and this handle is the only one to it.
+        unsafe { &*self.block.as_ref().value() }
+    }
+
+    fn block_mut(&mut self) -> &mut Block {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { &mut *self.block.as_ref().value() }
+    }
+
+    /// Bytes of head, body and tail together.
+    pub fn len(&self) -> usize {
+        let block = self.block();
+        (block.head_end - block.head_start) as usize + block.body_length as usize + block.tail_length as usize
+    }
+
+    /// Whether there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The head's bytes.
+    pub fn head(&self) -> &[u8] {
+        let block = self.block();
+        &block.head[block.head_start as usize..block.head_end as usize]
+    }
+
+    /// The head's bytes, to write.
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        let block = self.block_mut();
+        &mut block.head[block.head_start as usize..block.head_end as usize]
+    }
+
+    /// Grows the head downwards by a header of `count` bytes and returns that header, to be written whole.
+    ///
+    /// # Panics
+    /// When the room is used up: the headers of a stack are a sum known when it is wired.
+    pub fn push_head(&mut self, count: usize) -> &mut [u8] {
+        let block = self.block_mut();
+        let start = (block.head_start as usize).checked_sub(count).expect("the stack's headers fit the head room");
+        block.head_start = start as u16;
+        &mut block.head[start..start + count]
+    }
+
+    /// Takes a header of `count` bytes off the front of the head.
+    ///
+    /// # Panics
+    /// When the head is shorter; [`Pdu::pull_up`] makes it longer.
+    pub fn pull_head(&mut self, count: usize) {
+        let block = self.block_mut();
+        assert!(count <= (block.head_end - block.head_start) as usize, "a header is taken off the head only");
+        block.head_start += count as u16;
+    }
+
+    /// Appends bytes behind the head's last (a received frame's first bytes).
+    ///
+    /// # Panics
+    /// When they do not fit behind what is there, or when the body is not empty.
+    pub fn extend_head(&mut self, bytes: &[u8]) {
+        let block = self.block_mut();
+        assert!(block.body.is_empty(), "a head is extended before it has a body");
+        let end = block.head_end as usize;
+        block.head[end..end + bytes.len()].copy_from_slice(bytes);
+        block.head_end = (end + bytes.len()) as u16;
+    }
+
+    /// Makes the first `count` bytes contiguous in the head, moving bytes up from the body when needed.
+    /// How many bytes moved, or nothing when the PDU is too short or the head cannot hold them.
+    pub fn pull_up(&mut self, count: usize) -> Option<usize> {
+        let have = self.head().len();
+        let want = count.saturating_sub(have);
+        if want == 0 {
+            return Some(0);
+        }
+        let block = self.block_mut();
+        if block.head_end as usize + want > HEAD_BYTES || want > block.body_length as usize {
+            return None;
+        }
+        let mut left = want;
+        while left > 0 {
+            let slice = &mut block.body[0];
+            let part = slice.take_front(left.min(slice.len()));
+            let end = block.head_end as usize;
+            block.head[end..end + part.len()].copy_from_slice(part.bytes());
+            block.head_end += part.len() as u16;
+            left -= part.len();
+            if slice.is_empty() {
+                block.body.remove(0);
+            }
+        }
+        block.body_length -= want as u32;
+        Some(want)
+    }
+
+    /// The body's slices.
+    pub fn body(&self) -> &[Slice] {
+        &self.block().body
+    }
+
+    /// Bytes in the body.
+    pub fn body_len(&self) -> usize {
+        self.block().body_length as usize
+    }
+
+    /// Appends a slice to the body, joined to the last when it follows it in the same page; gives it back when the
+    /// body is full.
+    pub fn push_body(&mut self, slice: Slice) -> Result<(), Slice> {
+        let block = self.block_mut();
+        let length = slice.length_u32();
+        let slice = match block.body.last_mut() {
+            Some(last) => match last.join(slice) {
+                Ok(()) => {
+                    block.body_length += length;
+                    return Ok(());
+                }
+                Err(slice) => slice,
+            },
+            None => slice,
+        };
+        match block.body.try_push(slice) {
+            Ok(()) => {
+                block.body_length += length;
+                Ok(())
+            }
+            Err(full) => Err(full.element()),
+        }
+    }
+
+    /// Takes the body's slices out, for whoever keeps the payload; head and tail stay.
+    pub fn drain_body(&mut self) -> impl Iterator<Item = Slice> + '_ {
+        let block = self.block_mut();
+        block.body_length = 0;
+        block.body.drain(..)
+    }
+
+    /// Drops the first `count` bytes of the body (what was received before).
+    ///
+    /// # Panics
+    /// When the body is shorter.
+    pub fn trim_front(&mut self, mut count: usize) {
+        let block = self.block_mut();
+        assert!(count <= block.body_length as usize, "a body is trimmed within its length");
+        block.body_length -= count as u32;
+        while count > 0 {
+            let slice = &mut block.body[0];
+            if slice.len() <= count {
+                count -= slice.len();
+                block.body.remove(0);
+            } else {
+                slice.skip(count);
+                count = 0;
+            }
+        }
+    }
+
+    /// Keeps only the first `count` bytes of the body (what the window or the IP length admits).
+    pub fn truncate_body(&mut self, count: usize) {
+        let block = self.block_mut();
+        let mut excess = (block.body_length as usize).saturating_sub(count);
+        block.body_length -= excess as u32;
+        while excess > 0 {
+            let slice = block.body.last_mut().expect("the body is as long as its slices");
+            if slice.len() <= excess {
+                excess -= slice.len();
+                block.body.pop();
+            } else {
+                slice.truncate(slice.len() - excess);
+                excess = 0;
+            }
+        }
+    }
+
+    /// Keeps only the first `count` bytes of head and body together, and no tail: a link's padding goes.
+    pub fn truncate(&mut self, count: usize) {
+        let head = self.head().len();
+        self.truncate_body(count.saturating_sub(head));
+        let block = self.block_mut();
+        block.tail_length = 0;
+        block.head_end = block.head_start + count.min(head) as u16;
+    }
+
+    /// The tail's bytes.
+    pub fn tail(&self) -> &[u8] {
+        let block = self.block();
+        &block.tail[..block.tail_length as usize]
+    }
+
+    /// Grows the tail by `count` bytes, zeroed, and returns the whole tail.
+    ///
+    /// # Panics
+    /// When [`TAIL_BYTES`] are used up.
+    pub fn push_tail(&mut self, count: usize) -> &mut [u8] {
+        let block = self.block_mut();
+        let from = block.tail_length as usize;
+        block.tail[from..from + count].fill(0);
+        block.tail_length += count as u16;
+        &mut block.tail[..from + count]
+    }
+
+    /// The sum over head and body: the head is read, the body's slices remember theirs.
+    pub fn sum(&self) -> Sum {
+        let head = self.head();
+        Sum::of(head).then(head.len(), self.body_sum())
+    }
+
+    /// The sum over the body, from what its slices remember.
+    pub fn body_sum(&self) -> Sum {
+        let mut offset = 0;
+        let mut sum = Sum::ZERO;
+        for slice in self.body() {
+            sum = sum.plus(slice.sum().at(offset));
+            offset += slice.len();
+        }
+        sum
+    }
+
+    /// The payload size at which whoever is below may cut this PDU into segments; zero: it is not to be cut.
+    pub fn cut(&self) -> usize {
+        self.block().cut as usize
+    }
+
+    /// Notes the segment size for whoever cuts later.
+    pub fn set_cut(&mut self, bytes: u16) {
+        self.block_mut().cut = bytes;
+    }
+
+    /// Head, body and tail as runs of bytes, in order.
+    pub fn runs(&self) -> impl Iterator<Item = &[u8]> {
+        core::iter::once(self.head())
+            .chain(self.body().iter().map(Slice::bytes))
+            .chain(core::iter::once(self.tail()))
+            .filter(|run| !run.is_empty())
+    }
+}
+
+impl Drop for Pdu {
+    fn drop(&mut self) {
+        let block = self.block_mut();
+        block.body.clear();
+        block.body_length = 0;
+        // SAFETY: this handle was the only one, and it ends here.
+        unsafe { Slot::bring_home(self.block) };
+    }
+}
+
+impl fmt::Debug for Pdu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tail = self.tail().len();
+        write!(f, "Pdu(head {}, body {} in {}, tail {tail})", self.head().len(), self.body_len(), self.body().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn bytes_of(pdu: &Pdu) -> Vec<u8> {
+        pdu.runs().flatten().copied().collect()
+    }
+
+    fn pdu_of(blocks: &mut Blocks, pool: &mut Pool, parts: &[Vec<u8>]) -> Pdu {
+        let mut pdu = blocks.take().unwrap();
+        for part in parts {
+            let mut page = pool.take().unwrap();
+            if let Some(slice) = page.append(part) {
+                pdu.push_body(slice).unwrap();
+            }
+        }
+        pdu
+    }
+
+    #[test]
+    fn a_header_grows_down_and_comes_off_again() {
+        let mut blocks = Blocks::new(1);
+        let mut pdu = blocks.take().unwrap();
+        pdu.push_head(2).copy_from_slice(b"cd");
+        pdu.push_head(2).copy_from_slice(b"ab");
+        assert_eq!(pdu.head(), b"abcd");
+        pdu.pull_head(1);
+        assert_eq!(pdu.head(), b"bcd");
+        assert!(blocks.take().is_none());
+        drop(pdu);
+        assert_eq!(blocks.at_home(), 1);
+    }
+
+    #[test]
+    fn sending_again_shares_the_body_and_memory_comes_home() {
+        let (mut blocks, mut pool) = (Blocks::new(4), Pool::new(4, 64));
+        let mut page = pool.take().unwrap();
+        let kept = page.append(b"payload").unwrap();
+        drop(page);
+        for header in [b"1st", b"2nd"] {
+            let mut pdu = blocks.take().unwrap();
+            pdu.push_body(kept.clone()).unwrap();
+            pdu.push_head(3).copy_from_slice(header);
+            assert_eq!(&bytes_of(&pdu)[3..], b"payload");
+        }
+        assert_eq!(pool.at_home(), 3);
+        drop(kept);
+        assert_eq!((pool.at_home(), blocks.at_home()), (4, 4));
+    }
+
+    #[test]
+    fn slices_written_one_after_another_become_one() {
+        let (mut blocks, mut pool) = (Blocks::new(1), Pool::new(1, 64));
+        let (mut pdu, mut page) = (blocks.take().unwrap(), pool.take().unwrap());
+        for part in [&b"abc"[..], b"de", b"f"] {
+            pdu.push_body(page.append(part).unwrap()).unwrap();
+        }
+        assert_eq!(pdu.body().len(), 1);
+        assert_eq!(pdu.body_sum(), Sum::of(b"abcdef"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_behaves_like_a_vector(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+            cuts in prop::collection::vec((0u8..4, 0usize..60), 0..6),
+        ) {
+            let (mut blocks, mut pool) = (Blocks::new(2), Pool::new(16, 64));
+            let mut pdu = pdu_of(&mut blocks, &mut pool, &parts);
+            let mut model: Vec<u8> = parts.concat();
+            let (mut head, mut pulled) = (0usize, 0);
+            for (what, count) in cuts {
+                match what {
+                    0 => {
+                        let count = count.min(model.len() - head);
+                        pdu.trim_front(count);
+                        model.drain(head..head + count);
+                    }
+                    1 => {
+                        let count = count.min(model.len() - head);
+                        pdu.truncate_body(count);
+                        model.truncate(head + count);
+                    }
+                    2 => {
+                        let want = count.saturating_sub(head);
+                        let fits = count <= model.len() && pulled + want <= HEAD_BYTES - HEAD_END;
+                        prop_assert_eq!(pdu.pull_up(count), fits.then_some(want));
+                        if fits {
+                            head += want;
+                            pulled += want;
+                        }
+                    }
+                    _ => {
+                        let count = count.min(head);
+                        pdu.pull_head(count);
+                        model.drain(..count);
+                        head -= count;
+                    }
+                }
+                prop_assert_eq!(bytes_of(&pdu), model.clone());
+                prop_assert_eq!(pdu.sum().word() % 0xffff, Sum::of(&model).word() % 0xffff);
+                prop_assert_eq!(pdu.body_len(), model.len() - head);
+            }
+            drop(pdu);
+            prop_assert_eq!(pool.at_home(), 16);
+        }
+
+        #[test]
+        fn any_range_of_a_slice_knows_its_sum(bytes in prop::collection::vec(any::<u8>(), 1..64), a in 0usize..64, b in 0usize..64) {
+            let mut pool = Pool::new(1, 64);
+            let slice = pool.take().unwrap().append(&bytes).unwrap();
+            let (from, to) = (a.min(b).min(bytes.len()), a.max(b).min(bytes.len()));
+            let part = slice.range(from, to - from);
+            prop_assert_eq!(part.bytes(), &bytes[from..to]);
+            prop_assert_eq!(part.sum().word() % 0xffff, Sum::of(&bytes[from..to]).word() % 0xffff);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Measuring: accepted repeats, medians, ratios, records.

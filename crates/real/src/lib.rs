@@ -1,0 +1,8 @@
+//! Real time and real links: the driver that runs a board on an operating system.
+//!
+//! This crate and the measuring harness on top of it are the only ones that see a clock of the machine;
+//! everything else is lent an `Instant`.
+
+pub mod clock;
+
+pub use clock::Clock;

@@ -1,0 +1,1 @@
+//! Virtual time: world, cables, harm, checkers.

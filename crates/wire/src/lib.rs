@@ -1,0 +1,1 @@
+//! Formats: a checked view and a plain representation of every header.
