@@ -160,7 +160,8 @@ impl<T> Slot<T> {
             }
             this.next.store(head, Ordering::Relaxed);
             // Release: what we did with the slot happened before its next use.
-            match home.returned.compare_exchange_weak(head, this.index, Ordering::Release, Ordering::Relaxed) {
+            match home.returned.compare_exchange_weak(head, this.index, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(seen) => head = seen,
             }

@@ -49,7 +49,8 @@ impl Pool {
         assert!(page_bytes > 0 && u32::try_from(page_bytes).is_ok(), "a page has 1..2^32 bytes");
         let bytes = alloc::vec![0u8; pages * page_bytes].into_boxed_slice();
         // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and the box is owned here.
-        let memory = Arc::new(Memory(unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [UnsafeCell<u8>]) }));
+        let memory =
+            Arc::new(Memory(unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [UnsafeCell<u8>]) }));
         let depot = Depot::new(pages, |index| Leaf {
             references: AtomicU32::new(0),
             bytes: NonNull::new(UnsafeCell::raw_get(memory.0[index * page_bytes..].as_ptr()))
@@ -133,12 +134,16 @@ impl Page {
         self.filled as usize
     }
 
+    /// The bytes written so far, for checks that run over them while they are in the cache.
+    pub fn written(&self) -> &[u8] {
+        // SAFETY: bytes before `filled` have been written and are never written again.
+        unsafe { core::slice::from_raw_parts(self.bytes.as_ptr(), self.filled as usize) }
+    }
+
     /// The bytes that nobody has written yet.
     fn unwritten(&mut self) -> &mut [u8] {
         // SAFETY: bytes behind `filled` are in no slice, and `&mut self` is the only writer.
-        unsafe {
-            core::slice::from_raw_parts_mut(self.bytes.as_ptr().add(self.filled as usize), self.room())
-        }
+        unsafe { core::slice::from_raw_parts_mut(self.bytes.as_ptr().add(self.filled as usize), self.room()) }
     }
 
     /// Copies as much of `source` as fits, in one pass with the sum; how many bytes and their sum.
@@ -223,9 +228,9 @@ impl Slice {
         Sum::from_word(self.sum)
     }
 
-    /// Whether the sum still fits the bytes: a second reading, for tests and for links that do not trust a note.
-    pub fn verify(&self) -> Sum {
-        Sum::of(self.bytes())
+    /// Reads the bytes and remembers their sum anew: for what came over a link whose notes are not believed.
+    pub fn sum_again(&mut self) {
+        self.sum = Sum::of(self.bytes()).word();
     }
 
     /// Takes the first `count` bytes off and returns them as a slice of their own; `self` keeps the rest.

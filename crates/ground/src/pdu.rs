@@ -144,7 +144,8 @@ impl Pdu {
     /// When the room is used up: the headers of a stack are a sum known when it is wired.
     pub fn push_head(&mut self, count: usize) -> &mut [u8] {
         let block = self.block_mut();
-        let start = (block.head_start as usize).checked_sub(count).expect("the stack's headers fit the head room");
+        let start =
+            (block.head_start as usize).checked_sub(count).expect("the stack's headers fit the head room");
         block.head_start = start as u16;
         &mut block.head[start..start + count]
     }
@@ -233,6 +234,19 @@ impl Pdu {
         }
     }
 
+    /// Puts a slice in front of the body; gives it back when the body is full.
+    pub fn push_front_body(&mut self, slice: Slice) -> Result<(), Slice> {
+        let block = self.block_mut();
+        let length = slice.length_u32();
+        match block.body.try_insert(0, slice) {
+            Ok(()) => {
+                block.body_length += length;
+                Ok(())
+            }
+            Err(full) => Err(full.element()),
+        }
+    }
+
     /// Takes the body's slices out, for whoever keeps the payload; head and tail stay.
     pub fn drain_body(&mut self) -> impl Iterator<Item = Slice> + '_ {
         let block = self.block_mut();
@@ -304,6 +318,11 @@ impl Pdu {
         &mut block.tail[..from + count]
     }
 
+    /// Reads the body and remembers its sums anew: for what came over a link whose notes are not believed.
+    pub fn sum_again(&mut self) {
+        self.block_mut().body.iter_mut().for_each(Slice::sum_again);
+    }
+
     /// The sum over head and body: the head is read, the body's slices remember theirs.
     pub fn sum(&self) -> Sum {
         let head = self.head();
@@ -353,7 +372,13 @@ impl Drop for Pdu {
 impl fmt::Debug for Pdu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tail = self.tail().len();
-        write!(f, "Pdu(head {}, body {} in {}, tail {tail})", self.head().len(), self.body_len(), self.body().len())
+        write!(
+            f,
+            "Pdu(head {}, body {} in {}, tail {tail})",
+            self.head().len(),
+            self.body_len(),
+            self.body().len()
+        )
     }
 }
 

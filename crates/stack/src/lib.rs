@@ -1,1 +1,10 @@
 //! Protocols as state machines without I/O.
+//!
+//! One folder a family. A protocol knows what stands above and below it only by the values that pass: requests go
+//! down, indications come up, answers are owed until the burst is settled. Time, chance and memory are lent by the
+//! caller ([`kiban_ground::Context`]); no protocol calls its neighbour. The wiring is `kiban-board`'s.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+pub mod tcp;

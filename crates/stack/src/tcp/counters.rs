@@ -1,0 +1,65 @@
+//! What TCP counts, by name.
+
+kiban_ground::counters! {
+    /// What happened in TCP.
+    pub struct TcpCounters {
+        /// Segments that arrived.
+        segments_in,
+        /// Segments handed down.
+        segments_out,
+        /// Payload bytes accepted in order.
+        bytes_in,
+        /// Payload and FIN bytes sent for the first time.
+        bytes_out,
+        /// Sessions that opened.
+        opened,
+        /// Connection requests that a listener took.
+        requests_in,
+        /// Connection requests dropped because the backlog or the table was full.
+        requests_dropped,
+        /// Segments with a header that breaks a rule.
+        malformed,
+        /// Segments whose checksum does not match.
+        checksum_wrong,
+        /// Segments for no session, answered with RST.
+        unknown,
+        /// Segments outside the window, or acknowledging what cannot be.
+        unacceptable,
+        /// Acknowledgements of bytes that were never sent.
+        unsent_acknowledged,
+        /// Segments without ACK on a session that needs it.
+        without_ack,
+        /// Payload after the peer's FIN.
+        after_finish,
+        /// RST or SYN in the window, answered with a challenge (RFC 5961).
+        challenged,
+        /// RST that ended a session.
+        resets_in,
+        /// RST sent to segments for no session.
+        resets_out,
+        /// Payload bytes that had arrived before.
+        duplicate_bytes,
+        /// Payload bytes beyond the window offered.
+        beyond_window_bytes,
+        /// Segments that arrived ahead of a hole.
+        out_of_order,
+        /// Early pieces given up for want of memory.
+        early_dropped,
+        /// Duplicate acknowledgements.
+        duplicate_acks,
+        /// Segments sent again, for any reason.
+        retransmissions,
+        /// Retransmissions that duplicate acknowledgements asked for.
+        fast_retransmits,
+        /// Retransmission timeouts.
+        timeouts,
+        /// Window probes.
+        probes,
+        /// Acknowledgements that waited for the timer.
+        delayed_acks,
+        /// Sessions given up because the peer was silent.
+        timed_out,
+        /// Turns that found no PDU block.
+        starved,
+    }
+}

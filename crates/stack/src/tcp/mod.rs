@@ -1,0 +1,624 @@
+//! TCP: streams over packets (RFC 9293).
+//!
+//! Goal      right, and fast in the common case: in order, nothing lost, segments of up to 64 KB in one piece.
+//! Down      the host opens, listens, hands over slices, finishes, aborts, consumes. Each call changes a session and
+//!           puts it in *line*; nothing is sent yet.
+//! Up        a segment is checked, its session found by hash, and told. What concerns the host goes up as an
+//!           [`Indication`]; what the peer is owed is remembered.
+//! Settle    when a burst is over, every session in line sends what it may and pays one acknowledgement. The line is
+//!           served in turns of a few segments, so that many sessions share a port evenly; it waits when the port has
+//!           no room.
+//! Memory    windows and send buffers are shares of what memory there is: see `share`.
+//! Time      one alarm a session, see [`kiban_ground::Alarms`].
+//! Limits    sessions, backlog, buffers and early pieces have bounds in [`Config`] and `receive`.
+//! Left out  (next) timestamps and PAWS, SACK, RACK, CUBIC, keep-alive, user timeout, SYN cookies, urgent data,
+//!           reaction to ICMP errors, path MTU discovery.
+
+mod config;
+mod congestion;
+mod counters;
+mod receive;
+mod rtt;
+mod send;
+mod session;
+mod share;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use config::Config;
+pub use counters::TcpCounters;
+pub use state::State;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use kiban_ground::{Alarms, Chance, Context, Instant, Pdu, Slice, Sum};
+use kiban_wire::checksum;
+use kiban_wire::numbers::protocol;
+use kiban_wire::tcp::{Flags, Header, Sequence};
+use session::{Desk, Progress, Session};
+use share::Share;
+use table::Table;
+
+/// Segments that one session sends before the next one in line has its turn.
+const QUANTUM: usize = 2;
+/// When memory for PDUs ran out and nothing else wakes the board, it looks again after so long.
+const STARVED_RETRY: Duration = Duration::from_millis(1);
+/// Ports that are chosen when the host names none (RFC 6335 §6: the dynamic ports).
+const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+/// The number of a session. It carries a generation: the number of a session that has gone names nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct SessionId {
+    index: u32,
+    generation: u32,
+}
+
+impl SessionId {
+    /// A small number, unique among live sessions, for tables of the caller's own.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Both sides finished.
+    Closed,
+    /// The peer would not open it.
+    Refused,
+    /// The peer reset it.
+    Reset,
+    /// The peer was silent for too long.
+    TimedOut,
+    /// The host gave it up.
+    Aborted,
+}
+
+/// Why a request of the host was refused. Nothing has changed then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No such session: never made, or gone.
+    UnknownSession,
+    /// The host has finished sending on this session.
+    Finished,
+    /// More bytes than there is room for.
+    NoRoom,
+    /// Somebody listens on that address and port already, or the same connection exists.
+    AddressInUse,
+    /// The two addresses are not of one family, or a port is zero where one is needed.
+    BadAddress,
+    /// All session numbers or all dynamic ports are in use.
+    TooMany,
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Refusal::UnknownSession => "no such session: it was never opened, or it has ended",
+            Refusal::Finished => "the session was finished for sending: nothing more can be written",
+            Refusal::NoRoom => "more bytes than the session has room for: wait until it is writable",
+            Refusal::AddressInUse => "that address and port are in use: choose another port",
+            Refusal::BadAddress => "the address cannot be used: give two addresses of one family and a port",
+            Refusal::TooMany => "no session number or port is free: close sessions first",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// What comes up to the host's edge.
+#[derive(Debug)]
+pub enum Indication {
+    /// A session that the host opened is established.
+    Opened {
+        /// Its number.
+        session: SessionId,
+    },
+    /// A listener's session is established.
+    Accepted {
+        /// Its number.
+        session: SessionId,
+        /// The listener that took it.
+        listener: u32,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// The next bytes of the stream: the PDU's body.
+    Data {
+        /// Whose.
+        session: SessionId,
+        /// The body is the payload; head and tail mean nothing any more.
+        pdu: Pdu,
+    },
+    /// The next bytes of the stream, which had waited behind a hole.
+    Piece {
+        /// Whose.
+        session: SessionId,
+        /// The payload.
+        slice: Slice,
+    },
+    /// So many bytes of the stream have been acknowledged: there is room again.
+    Sent {
+        /// Whose.
+        session: SessionId,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// The peer sends no more.
+    Finished {
+        /// Which session.
+        session: SessionId,
+    },
+    /// The session is over; its number is soon to be forgotten.
+    Gone {
+        /// Which session.
+        session: SessionId,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// A segment on its way to or from IP: the TCP header stands at the front of the PDU's head.
+#[derive(Debug)]
+pub struct Segment {
+    /// The address it comes from.
+    pub source: IpAddr,
+    /// The address it goes to.
+    pub target: IpAddr,
+    /// Header and payload.
+    pub pdu: Pdu,
+}
+
+/// What may be known about a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Where it stands.
+    pub state: State,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's end.
+    pub remote: SocketAddr,
+    /// Largest payload of a segment that we send, bytes.
+    pub mss: u32,
+    /// The smoothed round trip; zero before the first sample.
+    pub round_trip: Duration,
+    /// The congestion window, bytes.
+    pub congestion_window_bytes: u32,
+    /// The window that the peer offers, bytes.
+    pub send_window_bytes: u32,
+    /// Bytes sent and not acknowledged.
+    pub outstanding_bytes: u32,
+    /// Bytes that the host has handed over and the peer has not acknowledged.
+    pub queued_bytes: u32,
+}
+
+struct Listener {
+    number: u32,
+    local: SocketAddr,
+    waiting: usize,
+}
+
+/// TCP for one board.
+pub struct Tcp {
+    config: Config,
+    table: Table,
+    listeners: Vec<Listener>,
+    next_listener: u32,
+    next_port: u16,
+    line: VecDeque<u32>,
+    alarms: Alarms,
+    retry_at: Instant,
+    send_share: Share,
+    receive_share: Share,
+    counters: TcpCounters,
+}
+
+impl Tcp {
+    /// TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
+    pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, chance: &mut Chance) -> Tcp {
+        let span = u64::from(DYNAMIC_PORTS.end() - DYNAMIC_PORTS.start());
+        Tcp {
+            table: Table::new(chance),
+            listeners: Vec::new(),
+            next_listener: 0,
+            next_port: DYNAMIC_PORTS.start() + chance.below(span) as u16,
+            line: VecDeque::new(),
+            alarms: Alarms::new(),
+            retry_at: Instant::NEVER,
+            send_share: Share::new(transmit_bytes),
+            receive_share: Share::new(receive_bytes),
+            counters: TcpCounters::default(),
+            config,
+        }
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> &TcpCounters {
+        &self.counters
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sessions of any state.
+    pub fn sessions(&self) -> usize {
+        self.table.len()
+    }
+
+    /// What is known about a session.
+    pub fn info(&self, session: SessionId) -> Option<Info> {
+        self.table.get(session).map(Session::info)
+    }
+
+    /// What is known about all sessions.
+    pub fn infos(&self) -> impl Iterator<Item = Info> {
+        self.table.iter().map(Session::info)
+    }
+
+    // ---- Down -------------------------------------------------------------------------------------------------
+
+    /// Listens on `local`; an unspecified address stands for every address of its family. The listener's number.
+    pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refusal> {
+        if local.port() == 0 {
+            return Err(Refusal::BadAddress);
+        }
+        if self.listeners.iter().any(|listener| listener.local == local) {
+            return Err(Refusal::AddressInUse);
+        }
+        self.next_listener += 1;
+        self.listeners.push(Listener { number: self.next_listener, local, waiting: 0 });
+        Ok(self.next_listener)
+    }
+
+    /// Listens no more; sessions that it made stay. Whether there was such a listener.
+    pub fn unlisten(&mut self, listener: u32) -> bool {
+        let before = self.listeners.len();
+        self.listeners.retain(|other| other.number != listener);
+        self.listeners.len() < before
+    }
+
+    /// Opens a session from `local` (port 0: one is chosen) to `remote`.
+    pub fn open(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        cx: &mut Context<'_>,
+    ) -> Result<SessionId, Refusal> {
+        if local.is_ipv4() != remote.is_ipv4() || remote.port() == 0 || remote.ip().is_unspecified() {
+            return Err(Refusal::BadAddress);
+        }
+        if self.table.len() >= self.config.sessions_max {
+            return Err(Refusal::TooMany);
+        }
+        let local = if local.port() == 0 { self.choose_port(local, remote)? } else { local };
+        if self.table.find(local, remote).is_some() {
+            return Err(Refusal::AddressInUse);
+        }
+        let initial = self.initial_sequence(local, remote, cx);
+        let config = &self.config;
+        let id =
+            self.table.insert(local, remote, |id| Session::new(id, local, remote, initial, None, config));
+        self.put_in_line(id.index);
+        Ok(id)
+    }
+
+    fn choose_port(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<SocketAddr, Refusal> {
+        for _ in DYNAMIC_PORTS {
+            self.next_port = if self.next_port == *DYNAMIC_PORTS.end() {
+                *DYNAMIC_PORTS.start()
+            } else {
+                self.next_port + 1
+            };
+            let candidate = SocketAddr::new(local.ip(), self.next_port);
+            if self.table.find(candidate, remote).is_none() {
+                return Ok(candidate);
+            }
+        }
+        Err(Refusal::TooMany)
+    }
+
+    /// RFC 9293 §3.4.1: a clock of 4 us plus a keyed hash of the name. (RFC 6528 asks for a cryptographic one.)
+    fn initial_sequence(&self, local: SocketAddr, remote: SocketAddr, cx: &Context<'_>) -> Sequence {
+        let clock = (cx.now.as_nanos() / 4000) as u32;
+        Sequence(clock.wrapping_add((self.table.hash(local, remote) >> 32) as u32))
+    }
+
+    /// Bytes that `session` takes now.
+    pub fn room(&self, session: SessionId) -> usize {
+        self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share))
+    }
+
+    /// Bytes at which the host edge should end a slice, so that segments are whole slices and their sums known.
+    pub fn grain(&self, session: SessionId) -> usize {
+        self.table.get(session).map_or(usize::from(self.config.mss), |session| session.grain(&self.config))
+    }
+
+    /// Appends to the stream. Within [`Tcp::room`] it is never refused.
+    pub fn send(&mut self, session: SessionId, slice: Slice) -> Result<(), (Slice, Refusal)> {
+        let room = self.room(session);
+        let Some(found) = self.table.get_mut(session) else { return Err((slice, Refusal::UnknownSession)) };
+        if room < slice.len() {
+            let refusal = if found.state.takes_data() { Refusal::NoRoom } else { Refusal::Finished };
+            return Err((slice, refusal));
+        }
+        found.send(slice, &self.config, &mut self.send_share);
+        self.put_in_line(session.index);
+        Ok(())
+    }
+
+    /// The host sends no more: FIN follows what is queued.
+    pub fn finish(&mut self, session: SessionId) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.finish();
+        self.put_in_line(session.index);
+        Ok(())
+    }
+
+    /// The host has taken `bytes` of what came up: the window may open.
+    pub fn consume(&mut self, session: SessionId, bytes: u32, cx: &mut Context<'_>, out: &mut Outbox) {
+        self.with(session.index, cx, out, |found, desk| {
+            if found.id == session {
+                found.consume(bytes, desk);
+            }
+        });
+    }
+
+    /// Ends a session at once.
+    pub fn abort(
+        &mut self,
+        session: SessionId,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        self.table.get(session).ok_or(Refusal::UnknownSession)?;
+        self.with(session.index, cx, out, |found, desk| found.abort(desk));
+        Ok(())
+    }
+
+    // ---- Up ---------------------------------------------------------------------------------------------------
+
+    /// A segment has arrived.
+    pub fn arrive(&mut self, segment: Segment, cx: &mut Context<'_>, out: &mut Outbox) {
+        let Segment { source, target, mut pdu } = segment;
+        self.counters.segments_in += 1;
+        // Options may stand in the body; the fixed header says how long the whole is.
+        let header_bytes = match pdu.pull_up(kiban_wire::tcp::HEADER_BYTES) {
+            Some(moved) => {
+                cx.copies.header_bytes += moved as u64;
+                usize::from(pdu.head()[12] >> 4) * 4
+            }
+            None => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        let Some(moved) = pdu.pull_up(header_bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        cx.copies.header_bytes += moved as u64;
+        let length = pdu.head().len() + pdu.body_len();
+        let pseudo: Sum = checksum::pseudo(source, target, protocol::TCP, length);
+        let head = pdu.head();
+        let rest = pdu.body_sum().at(head.len());
+        if !pseudo.plus(checksum::of_header(head)).plus(rest).is_intact() {
+            self.counters.checksum_wrong += 1;
+            return;
+        }
+        let header = match Header::read(pdu.head()) {
+            Ok((header, bytes)) => {
+                pdu.pull_head(bytes);
+                header
+            }
+            Err(_) => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        if !pdu.head().is_empty() && !lower_into_body(&mut pdu, cx) {
+            // No page for payload that came in the head: the peer will send it again.
+            self.counters.starved += 1;
+            return;
+        }
+        let (local, remote) =
+            (SocketAddr::new(target, header.target_port), SocketAddr::new(source, header.source_port));
+        match self.table.find(local, remote) {
+            Some(index) => self.with(index, cx, out, |session, desk| session.on_segment(&header, pdu, desk)),
+            None => self.on_stranger(local, remote, &header, pdu, cx, out),
+        }
+    }
+
+    /// A segment that belongs to no session: a request for a listener, or a mistake (RFC 9293 §3.10.7.1, §3.10.7.2).
+    fn on_stranger(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        header: &Header,
+        pdu: Pdu,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        let flags = header.flags;
+        if flags.has(Flags::RST) {
+            return;
+        }
+        let asks = flags.has(Flags::SYN) && !flags.has(Flags::ACK);
+        let listener = self.listeners.iter_mut().find(|listener| {
+            let address = listener.local.ip();
+            listener.local.port() == local.port()
+                && (address == local.ip()
+                    || (address.is_unspecified() && address.is_ipv4() == local.is_ipv4()))
+        });
+        let (true, Some(listener)) = (asks, listener) else {
+            return self.answer_reset(local, remote, header, pdu, out);
+        };
+        if listener.waiting >= self.config.backlog || self.table.len() >= self.config.sessions_max {
+            self.counters.requests_dropped += 1;
+            return;
+        }
+        listener.waiting += 1;
+        self.counters.requests_in += 1;
+        let number = listener.number;
+        let initial = self.initial_sequence(local, remote, cx);
+        let config = &self.config;
+        let id = self
+            .table
+            .insert(local, remote, |id| Session::new(id, local, remote, initial, Some(number), config));
+        self.with(id.index, cx, out, |session, desk| session.on_first_syn(header, desk));
+    }
+
+    /// RFC 9293 §3.10.7.1: the reset that a segment for nobody gets. The segment's own PDU carries it.
+    fn answer_reset(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        header: &Header,
+        mut pdu: Pdu,
+        out: &mut Outbox,
+    ) {
+        self.counters.unknown += 1;
+        self.counters.resets_out += 1;
+        let (sequence, acknowledgment, flags) = if header.flags.has(Flags::ACK) {
+            (header.acknowledgment, Sequence(0), Flags::RST)
+        } else {
+            (Sequence(0), header.sequence + header.sequence_bytes(pdu.body_len()), Flags::RST | Flags::ACK)
+        };
+        pdu.truncate(0);
+        let answer = Header {
+            source_port: local.port(),
+            target_port: remote.port(),
+            sequence,
+            acknowledgment,
+            flags,
+            window: 0,
+            urgent: 0,
+            options: kiban_wire::tcp::Options::NONE,
+        };
+        let bytes = pdu.push_head(answer.length());
+        let length = answer.write(bytes);
+        kiban_wire::tcp::fill(bytes, checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, length));
+        out.down.push_back(Segment { source: local.ip(), target: remote.ip(), pdu });
+    }
+
+    // ---- Settle and time --------------------------------------------------------------------------------------
+
+    /// The burst is over or a deadline is reached: sessions in line send, `room` segments at the most.
+    pub fn settle(&mut self, room: usize, cx: &mut Context<'_>, out: &mut Outbox) {
+        while let Some((moment, index)) = self.alarms.due(cx.now) {
+            let Some(session) = self.table.at(index) else { continue };
+            if session.alarm.came_up(moment) {
+                self.with(index, cx, out, |session, desk| session.on_time(desk));
+            }
+        }
+        self.retry_at = Instant::NEVER;
+        let full = out.down.len() + room;
+        while out.down.len() < full {
+            let Some(index) = self.line.pop_front() else { return };
+            let Some(session) = self.table.at(index) else { continue };
+            let quantum = QUANTUM.min(full - out.down.len());
+            let mut desk = Desk {
+                config: &self.config,
+                cx,
+                up: &mut out.up,
+                down: &mut out.down,
+                receive_share: &mut self.receive_share,
+                send_share: &mut self.send_share,
+                counters: &mut self.counters,
+            };
+            match session.output(quantum, &mut desk) {
+                Progress::Done => {
+                    session.in_line = false;
+                    let deadline = session.deadline();
+                    self.alarms.set(&mut session.alarm, index, deadline);
+                }
+                Progress::More => self.line.push_back(index),
+                Progress::Starved => {
+                    // First in line stays first: whoever waits longest is served first.
+                    self.counters.starved += 1;
+                    self.line.push_front(index);
+                    self.retry_at = cx.now + STARVED_RETRY;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether sessions stand in line (the port had no room, or a burst has not been settled).
+    pub fn has_work(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// The next moment at which something happens by itself: may be early, never late.
+    pub fn deadline(&self) -> Instant {
+        self.alarms.next().min(self.retry_at)
+    }
+
+    fn put_in_line(&mut self, index: u32) {
+        if let Some(session) = self.table.at(index)
+            && !session.in_line
+        {
+            session.in_line = true;
+            self.line.push_back(index);
+        }
+    }
+
+    /// Works on a session, and sees to what follows from it.
+    fn with(
+        &mut self,
+        index: u32,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+        work: impl FnOnce(&mut Session, &mut Desk<'_, '_>),
+    ) {
+        let Some(session) = self.table.at(index) else { return };
+        let waiting = session.listener;
+        let mut desk = Desk {
+            config: &self.config,
+            cx,
+            up: &mut out.up,
+            down: &mut out.down,
+            receive_share: &mut self.receive_share,
+            send_share: &mut self.send_share,
+            counters: &mut self.counters,
+        };
+        work(session, &mut desk);
+        let closed = session.state == State::Closed;
+        if let Some(number) = waiting
+            && (closed || session.listener.is_none())
+            && let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number)
+        {
+            listener.waiting -= 1;
+        }
+        if closed {
+            self.table.remove(index);
+        } else if !session.in_line {
+            session.in_line = true;
+            self.line.push_back(index);
+        }
+    }
+}
+
+/// Payload that stands in the head (a short segment) goes into a page of its own, so that a body is all there is.
+fn lower_into_body(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
+    let count = pdu.head().len();
+    let Some(mut page) = cx.memory.receive.take() else { return false };
+    let Some(slice) = page.append(pdu.head()) else { return false };
+    cx.copies.gather_bytes += count as u64;
+    pdu.pull_head(count);
+    pdu.push_front_body(slice).is_ok()
+}
+
+/// What TCP has for its neighbours after a call: the wiring carries it on.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// For the host's edge.
+    pub up: VecDeque<Indication>,
+    /// For IP.
+    pub down: VecDeque<Segment>,
+}

@@ -1,0 +1,177 @@
+//! The send queue: bytes that the host has handed over and the peer has not acknowledged.
+//!
+//! Slices stand in the order of the stream and are never copied: every transmission, the first or the tenth, refers
+//! to them with a fresh head. A *cursor* remembers where the next new byte stands, so that sending a stream costs
+//! nothing for finding the place. The front slice is not cut when part of it is acknowledged; `skip` remembers how
+//! much of it is done, so that its sum is not formed again.
+
+use alloc::collections::VecDeque;
+use kiban_ground::{Pdu, Slice};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    /// Bytes from the first unacknowledged byte.
+    at: u32,
+    slice: usize,
+    within: u32,
+}
+
+/// The queue of one session, from its first unacknowledged byte on.
+#[derive(Debug, Default)]
+pub(super) struct SendQueue {
+    slices: VecDeque<Slice>,
+    skip: u32,
+    bytes: u32,
+    cursor: Cursor,
+}
+
+impl SendQueue {
+    /// Bytes queued, sent or not.
+    #[inline]
+    pub(super) fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Appends; short writes that follow each other in a page become one slice of up to `grain` bytes.
+    pub(super) fn push(&mut self, slice: Slice, grain: u32) {
+        let length = slice.len() as u32;
+        self.bytes += length;
+        let slice = match self.slices.back_mut() {
+            Some(last) if last.len() as u32 + length <= grain => match last.join(slice) {
+                Ok(()) => return,
+                Err(slice) => slice,
+            },
+            _ => slice,
+        };
+        self.slices.push_back(slice);
+    }
+
+    /// The first `count` bytes have arrived.
+    pub(super) fn acknowledged(&mut self, count: u32) {
+        self.bytes -= count;
+        let mut done = self.skip + count;
+        let mut popped = 0;
+        while let Some(front) = self.slices.front() {
+            let length = front.len() as u32;
+            if done < length {
+                break;
+            }
+            done -= length;
+            self.slices.pop_front();
+            popped += 1;
+        }
+        self.skip = done;
+        if self.cursor.at > count {
+            self.cursor.at -= count;
+            self.cursor.slice -= popped;
+        } else {
+            self.rewind();
+        }
+    }
+
+    /// The next byte to send is the first unacknowledged one.
+    fn rewind(&mut self) {
+        self.cursor = Cursor { at: 0, slice: 0, within: self.skip };
+    }
+
+    /// Appends up to `count` bytes from `from` on (bytes behind the first unacknowledged) to a PDU's body.
+    /// How many it took: fewer when the body's list is full or the queue ends.
+    pub(super) fn gather(&mut self, from: u32, count: u32, pdu: &mut Pdu) -> u32 {
+        if from < self.cursor.at {
+            self.rewind();
+        }
+        self.step(from - self.cursor.at);
+        let mut left = count.min(self.bytes - from);
+        let wanted = left;
+        while left > 0 {
+            self.cross();
+            let slice = &self.slices[self.cursor.slice];
+            let within = self.cursor.within;
+            let take = (slice.len() as u32 - within).min(left);
+            let part = if take as usize == slice.len() {
+                slice.clone()
+            } else {
+                slice.range(within as usize, take as usize)
+            };
+            if pdu.push_body(part).is_err() {
+                break;
+            }
+            left -= take;
+            self.cursor.at += take;
+            self.cursor.within += take;
+        }
+        wanted - left
+    }
+
+    /// Moves the cursor `count` bytes on. It may rest at the end of a slice: the slice may still grow.
+    fn step(&mut self, mut count: u32) {
+        self.cursor.at += count;
+        while count > 0 {
+            self.cross();
+            let take = (self.slices[self.cursor.slice].len() as u32 - self.cursor.within).min(count);
+            self.cursor.within += take;
+            count -= take;
+        }
+    }
+
+    /// From the end of a slice to the beginning of the next.
+    #[inline]
+    fn cross(&mut self) {
+        while self.cursor.within == self.slices[self.cursor.slice].len() as u32 {
+            self.cursor.slice += 1;
+            self.cursor.within = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use kiban_ground::{Blocks, Pool};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_send_queue_behaves_like_a_vector(
+            steps in prop::collection::vec((0u8..3, 0u32..300, 0u32..300), 1..60),
+            grain in 1u32..200,
+        ) {
+            let (mut blocks, mut pool) = (Blocks::new(1), Pool::new(200, 256));
+            let mut queue = SendQueue::default();
+            let mut model: Vec<u8> = Vec::new();
+            let mut page = pool.take().unwrap();
+            let mut written = 0u8;
+            for (what, a, b) in steps {
+                match what {
+                    0 => {
+                        let bytes: Vec<u8> = (0..a).map(|_| { written = written.wrapping_add(1); written }).collect();
+                        let mut rest = &bytes[..];
+                        while !rest.is_empty() {
+                            if page.room() == 0 { page = pool.take().unwrap(); }
+                            let slice = page.append(rest).unwrap();
+                            rest = &rest[slice.len()..];
+                            queue.push(slice, grain);
+                        }
+                        model.extend(bytes);
+                    }
+                    1 => {
+                        let count = a.min(model.len() as u32);
+                        queue.acknowledged(count);
+                        model.drain(..count as usize);
+                    }
+                    _ => {
+                        let from = a.min(model.len() as u32);
+                        let mut pdu = blocks.take().unwrap();
+                        let count = queue.gather(from, b, &mut pdu);
+                        let got: Vec<u8> = pdu.runs().flatten().copied().collect();
+                        let from = from as usize;
+                        prop_assert_eq!(&got[..], &model[from..from + count as usize]);
+                        prop_assert!(count == b.min((model.len() - from) as u32) || pdu.body().len() == kiban_ground::SLICES_MAX);
+                    }
+                }
+                prop_assert_eq!(queue.bytes() as usize, model.len());
+            }
+        }
+    }
+}

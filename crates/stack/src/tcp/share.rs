@@ -1,0 +1,72 @@
+//! Shares of a common memory: many sessions, one pool, nobody starved.
+//!
+//! Rule      a session may hold up to what *nobody* holds: its allowance is half of all that the others leave
+//!           (dynamic thresholds with a factor of 1: Choudhury and Hahne 1998). One greedy session gets half of the
+//!           memory, n get 1/(n+1) each, and 1/(n+1) stays free for whoever comes next.
+//! Floor     below `floor_bytes` a session is never refused by the ledger: an idle one costs nothing, and a new one
+//!           always starts.
+//! Limits    a ledger promises, it does not allocate: floors may add up to more than there is, and then the pool
+//!           itself refuses and the asker waits its turn.
+
+/// The ledger of one pool.
+#[derive(Debug)]
+pub(super) struct Share {
+    capacity: u64,
+    held: u64,
+}
+
+impl Share {
+    pub(super) fn new(capacity_bytes: u64) -> Share {
+        Share { capacity: capacity_bytes, held: 0 }
+    }
+
+    /// How much a session that holds `own` may hold in all.
+    #[inline]
+    pub(super) fn allowance(&self, own: u32, floor: u32) -> u32 {
+        let others = self.held - u64::from(own);
+        let half = self.capacity.saturating_sub(others) / 2;
+        u32::try_from(half).unwrap_or(u32::MAX).max(floor)
+    }
+
+    /// A session that held `before` now holds `after`.
+    #[inline]
+    pub(super) fn change(&mut self, before: u32, after: u32) {
+        self.held = self.held + u64::from(after) - u64::from(before);
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greedy_sessions_settle_at_equal_shares_and_leave_one_free() {
+        for sessions in [1u64, 2, 15, 60] {
+            let mut share = Share::new(8 << 20);
+            let mut held = alloc::vec![0u32; sessions as usize];
+            for _ in 0..2000 {
+                for own in &mut held {
+                    let next = share.allowance(*own, 0);
+                    share.change(*own, next);
+                    *own = next;
+                }
+            }
+            let fair = (8 << 20) / (sessions + 1);
+            for own in held {
+                assert!(u64::from(own).abs_diff(fair) * 100 <= fair, "{own} of {fair}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newcomer_always_has_its_floor() {
+        let mut share = Share::new(1000);
+        share.change(0, 1000);
+        assert_eq!(share.allowance(0, 64), 64);
+    }
+}

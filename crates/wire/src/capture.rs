@@ -1,0 +1,286 @@
+//! Capture files: classic pcap with three kinds of records (libpcap's savefile format; Endace ERF types).
+//!
+//! Goal      what a board saw, in a file that Wireshark opens and checks: link type 197 with ERF records of type 4 holds
+//!           whole AAL5 frames, so that length and CRC are looked at by somebody else.
+//!
+//! ```text
+//! file      | magic 4 | 2 4 | zone 4 | accuracy 4 | bytes kept at most 4 | link type 4 |
+//! record    | seconds 4 | fraction 4 | bytes kept 4 | bytes there were 4 | data
+//! ERF       | time 8, lowest byte first | type 1 | flags 1 | record 2 | lost 2 | wire 2 | header word 4 | AAL5 frame
+//! SUNATM    | out 1, kind 7 bits | VPI 8 | VCI 16 | frame without pad and trailer
+//! ```
+//!
+//! Order     files are written lowest byte first with nanoseconds (A1B23C4D); both orders and units are read.
+//! Left out  pcapng; ERF extension headers and other types; writing SUNATM.
+
+use alloc::vec::Vec;
+
+use crate::{Malformed, atm};
+
+/// Link type of frames that begin with four bytes of SUNATM.
+pub const LINK_TYPE_SUNATM: u32 = 123;
+/// Link type of ERF records.
+pub const LINK_TYPE_ERF: u32 = 197;
+/// Link type of packets that begin with an IP header.
+pub const LINK_TYPE_RAW: u32 = 101;
+/// Link type of Ethernet frames.
+pub const LINK_TYPE_ETHERNET: u32 = 1;
+
+/// Bytes of a file's header.
+pub const FILE_HEADER_BYTES: usize = 24;
+/// Bytes of a record's header.
+pub const RECORD_HEADER_BYTES: usize = 16;
+/// Bytes in front of an AAL5 frame in an ERF record: the record's header and the cell header word.
+pub const ERF_HEADER_BYTES: usize = 20;
+/// Bytes in front of a frame in a SUNATM record.
+pub const SUNATM_HEADER_BYTES: usize = 4;
+
+const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+const ERF_AAL5: u8 = 4;
+const ERF_VARYING_LENGTH: u8 = 0x04;
+const SECOND: u64 = 1_000_000_000;
+
+/// The header of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct File {
+    /// Whether the file's numbers are written highest byte first.
+    pub highest_first: bool,
+    /// Whether fractions of a second are nanoseconds; else microseconds.
+    pub nanoseconds: bool,
+    /// The most bytes kept of any frame.
+    pub kept_bytes_max: u32,
+    /// What the records hold: see the `LINK_TYPE_` constants.
+    pub link_type: u32,
+}
+
+impl File {
+    /// The header of a file as it is written here: lowest byte first, nanoseconds.
+    #[inline]
+    pub const fn new(link_type: u32) -> Self {
+        File { highest_first: false, nanoseconds: true, kept_bytes_max: 262_144, link_type }
+    }
+
+    /// Reads the header at the front of a file.
+    ///
+    /// # Errors
+    /// `Truncated`; `Magic`; `Version` for any but 2.4.
+    pub fn read(bytes: &[u8]) -> Result<(File, usize), Malformed> {
+        let header = bytes.first_chunk::<FILE_HEADER_BYTES>().ok_or(Malformed::Truncated)?;
+        let [m0, m1, m2, m3, ..] = *header;
+        let magic = [m0, m1, m2, m3];
+        let (highest_first, nanoseconds) = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
+            (MAGIC_NANOSECONDS, _) => (false, true),
+            (MAGIC_MICROSECONDS, _) => (false, false),
+            (_, MAGIC_NANOSECONDS) => (true, true),
+            (_, MAGIC_MICROSECONDS) => (true, false),
+            _ => return Err(Malformed::Magic),
+        };
+        let mut file = File { highest_first, nanoseconds, kept_bytes_max: 0, link_type: 0 };
+        let version = if highest_first { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
+        if header[4..8] != version {
+            return Err(Malformed::Version);
+        }
+        file.kept_bytes_max = file.number(header, 16);
+        // The high bits of this word may say how long the frames' own check is.
+        file.link_type = file.number(header, 20) & 0xffff;
+        Ok((file, FILE_HEADER_BYTES))
+    }
+
+    /// Appends the header to `file`.
+    pub fn write(&self, file: &mut Vec<u8>) {
+        let magic = if self.nanoseconds { MAGIC_NANOSECONDS } else { MAGIC_MICROSECONDS };
+        file.extend(self.bytes(magic));
+        file.extend(if self.highest_first { [0, 2, 0, 4] } else { [2, 0, 4, 0] });
+        file.extend([0; 8]);
+        file.extend(self.bytes(self.kept_bytes_max));
+        file.extend(self.bytes(self.link_type));
+    }
+
+    /// The records behind the header, in order. `bytes` is the whole file.
+    ///
+    /// The last item is an error when the file ends inside a record.
+    pub fn records<'a>(&self, bytes: &'a [u8]) -> Records<'a> {
+        Records { file: *self, rest: bytes.get(FILE_HEADER_BYTES..).unwrap_or(&[]) }
+    }
+
+    fn number(&self, bytes: &[u8], at: usize) -> u32 {
+        let bytes = *bytes[at..].first_chunk().expect("the caller counted the header");
+        if self.highest_first { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    fn bytes(&self, number: u32) -> [u8; 4] {
+        if self.highest_first { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+}
+
+/// The header of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Nanoseconds since the beginning of 1970. Written modulo 2^32 seconds.
+    pub nanoseconds: u64,
+    /// Bytes that follow in the file.
+    pub kept_bytes: u32,
+    /// Bytes there were on the wire.
+    pub wire_bytes: u32,
+}
+
+impl Record {
+    /// Reads the record at the front of `bytes`, its data behind it.
+    ///
+    /// # Errors
+    /// `Truncated`; `RecordLength` when the data runs beyond the bytes.
+    pub fn read(file: &File, bytes: &[u8]) -> Result<(Record, usize), Malformed> {
+        let (header, data) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>().ok_or(Malformed::Truncated)?;
+        let unit = if file.nanoseconds { 1 } else { 1000 };
+        let record = Record {
+            nanoseconds: u64::from(file.number(header, 0)) * SECOND
+                + u64::from(file.number(header, 4)) * unit,
+            kept_bytes: file.number(header, 8),
+            wire_bytes: file.number(header, 12),
+        };
+        if record.kept_bytes as usize > data.len() {
+            return Err(Malformed::RecordLength);
+        }
+        Ok((record, RECORD_HEADER_BYTES))
+    }
+
+    /// Appends the header to a file whose own header was `file`. The data is the caller's to append.
+    pub fn write(&self, file: &File, target: &mut Vec<u8>) {
+        let fraction = (self.nanoseconds % SECOND) as u32;
+        target.extend(file.bytes((self.nanoseconds / SECOND) as u32));
+        target.extend(file.bytes(if file.nanoseconds { fraction } else { fraction / 1000 }));
+        target.extend(file.bytes(self.kept_bytes));
+        target.extend(file.bytes(self.wire_bytes));
+    }
+}
+
+/// The records of a file: header and data.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    file: File,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<(Record, &'a [u8]), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        match Record::read(&self.file, self.rest) {
+            Ok((record, header_bytes)) => {
+                let (data, rest) = self.rest[header_bytes..].split_at(record.kept_bytes as usize);
+                self.rest = rest;
+                Some(Ok((record, data)))
+            }
+            Err(rule) => {
+                self.rest = &[];
+                Some(Err(rule))
+            }
+        }
+    }
+}
+
+/// An ERF record of type 4: the header word of its cells and a whole AAL5 frame with pad and trailer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Erf {
+    /// Nanoseconds since the beginning of 1970. ERF counts in 2^-32 s: written and read, this is exact.
+    pub nanoseconds: u64,
+    /// Which of up to four interfaces of a capture; ours are 0 received, 1 sent.
+    pub interface: u8,
+    /// The cells' header word without HEC; Wireshark reads it as a UNI's.
+    pub word: u32,
+    /// Bytes of the frame in the record.
+    pub kept_bytes: u16,
+    /// Bytes of the frame on the wire, as far as 16 bits can say.
+    pub wire_bytes: u16,
+}
+
+impl Erf {
+    /// The most bytes of a frame that the record's 16-bit length leaves room for.
+    pub const KEPT_BYTES_MAX: usize = 65535 - ERF_HEADER_BYTES;
+
+    /// Reads the record at the front of `bytes`, its frame behind it.
+    ///
+    /// # Errors
+    /// `Truncated`; `RecordType` for other types and for extension headers; `RecordLength`.
+    pub fn read(bytes: &[u8]) -> Result<(Erf, usize), Malformed> {
+        let (header, frame) = bytes.split_first_chunk::<ERF_HEADER_BYTES>().ok_or(Malformed::Truncated)?;
+        let &[t0, t1, t2, t3, t4, t5, t6, t7, kind, flags, r0, r1, _, _, w0, w1, h0, h1, h2, h3] = header;
+        if kind != ERF_AAL5 {
+            return Err(Malformed::RecordType);
+        }
+        let record_bytes = usize::from(u16::from_be_bytes([r0, r1]));
+        let kept_bytes = record_bytes.checked_sub(ERF_HEADER_BYTES).ok_or(Malformed::RecordLength)?;
+        if kept_bytes > frame.len() {
+            return Err(Malformed::RecordLength);
+        }
+        let time = u64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
+        let erf = Erf {
+            nanoseconds: (time >> 32) * SECOND
+                + ((time & 0xffff_ffff) * SECOND).div_ceil(1 << 32).min(SECOND - 1),
+            interface: flags & 0b11,
+            word: u32::from_be_bytes([h0, h1, h2, h3]),
+            kept_bytes: kept_bytes as u16,
+            wire_bytes: u16::from_be_bytes([w0, w1]).saturating_sub(4),
+        };
+        Ok((erf, ERF_HEADER_BYTES))
+    }
+
+    /// Appends the record's header. The frame, `kept_bytes` of it, is the caller's to append.
+    ///
+    /// # Panics
+    /// When `kept_bytes` is above [`Erf::KEPT_BYTES_MAX`].
+    pub fn write(&self, target: &mut Vec<u8>) {
+        assert!(usize::from(self.kept_bytes) <= Self::KEPT_BYTES_MAX, "an ERF record is at most 65535 bytes");
+        // Rounded down here and up when read, which is exact: a nanosecond is four of ERF's units.
+        let fraction = ((self.nanoseconds % SECOND) << 32) / SECOND;
+        target.extend((((self.nanoseconds / SECOND) << 32) | fraction).to_le_bytes());
+        target.extend([ERF_AAL5, ERF_VARYING_LENGTH | (self.interface & 0b11)]);
+        target.extend((self.kept_bytes + ERF_HEADER_BYTES as u16).to_be_bytes());
+        target.extend([0, 0]);
+        target.extend(self.wire_bytes.saturating_add(4).to_be_bytes());
+        target.extend(self.word.to_be_bytes());
+    }
+}
+
+/// Appends a whole record of a link type 197 file written with [`File::new`]: an AAL5 frame with pad and trailer.
+///
+/// Of a frame above [`Erf::KEPT_BYTES_MAX`] the beginning is kept.
+pub fn write_aal5(nanoseconds: u64, interface: u8, word: u32, frame: &[u8], target: &mut Vec<u8>) {
+    let kept = &frame[..frame.len().min(Erf::KEPT_BYTES_MAX)];
+    let record = Record {
+        nanoseconds,
+        kept_bytes: (ERF_HEADER_BYTES + kept.len()) as u32,
+        wire_bytes: (ERF_HEADER_BYTES + frame.len()) as u32,
+    };
+    record.write(&File::new(LINK_TYPE_ERF), target);
+    let wire_bytes = frame.len().min(usize::from(u16::MAX)) as u16;
+    Erf { nanoseconds, interface, word, kept_bytes: kept.len() as u16, wire_bytes }.write(target);
+    target.extend(kept);
+}
+
+/// What stands in front of a frame in a SUNATM record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SunAtm {
+    /// Whether the machine that captured had sent it.
+    pub is_sent: bool,
+    /// 1 LANE, 2 LLC/SNAP, 5 ILMI, 6 signalling.
+    pub kind: u8,
+    /// The circuit.
+    pub vc: atm::Vc,
+}
+
+impl SunAtm {
+    /// Reads the four bytes in front of a frame.
+    ///
+    /// # Errors
+    /// `Truncated`.
+    pub fn read(bytes: &[u8]) -> Result<(SunAtm, usize), Malformed> {
+        let &[flags, vpi, c0, c1] = bytes.first_chunk::<SUNATM_HEADER_BYTES>().ok_or(Malformed::Truncated)?;
+        let vc = atm::Vc { vpi: u16::from(vpi), vci: u16::from_be_bytes([c0, c1]) };
+        Ok((SunAtm { is_sent: flags & 0x80 != 0, kind: flags & 0x7f, vc }, SUNATM_HEADER_BYTES))
+    }
+}
