@@ -1,1 +1,37 @@
-//! Measuring: accepted repeats, medians, ratios, records.
+//! The laboratory: figures that deserve to be believed.
+//!
+//! [`Bench`] measures two sides in one run and keeps what it saw; [`Table`] shows figures to a person.
+//! Nothing here knows a protocol.
+//!
+//! ```
+//! use kiban_lab::{Bench, Options, Target, Trial, Unit};
+//!
+//! let (bytes, mut copy) = (vec![1u8; 65_536], vec![0u8; 65_536]);
+//! let mut bench = Bench::new("sums", Options { dir: None, ..Options::quick() });
+//! let sum = |trial: &mut Trial| {
+//!     trial.measure(|| std::hint::black_box(&bytes).iter().map(|&byte| f64::from(byte)).sum()).gbit_per_second()
+//! };
+//! let copy = |trial: &mut Trial| {
+//!     trial
+//!         .measure(|| {
+//!             copy.copy_from_slice(std::hint::black_box(&bytes));
+//!             bytes.len() as f64
+//!         })
+//!         .gbit_per_second()
+//! };
+//! bench.compare("64 KiB", Unit::GbitPerSecond, ("copy", copy), ("sum", sum), Target::ratio_at_least(1.5));
+//! bench.finish();
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod environment;
+pub mod load;
+pub mod stats;
+pub mod table;
+pub mod trial;
+
+pub use bench::{Bench, Options, Target, Unit};
+pub use stats::Summary;
+pub use table::Table;
+pub use trial::{Span, Trial};

@@ -7,4 +7,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod icmp;
+pub mod ip;
 pub mod tcp;
+pub mod udp;

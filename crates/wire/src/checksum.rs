@@ -64,6 +64,12 @@ pub fn of_header(header: &[u8]) -> Sum {
     fold(wide)
 }
 
+/// The sum of a header that is still a row of 32-bit values.
+#[inline]
+pub(crate) fn of_words(words: &[u32]) -> Sum {
+    fold(words.iter().map(|word| u64::from(*word)).sum())
+}
+
 /// Folds a sum of big-endian 16- or 32-bit words: 2^16 and 2^32 are both 1 modulo 2^16 - 1.
 #[inline]
 fn fold(wide: u64) -> Sum {

@@ -10,15 +10,19 @@
 //! CRC-8 (HEC)   x^8 + x^2 + x + 1                  0, plus 55    cell header      I.432.1 §4.3.2
 //! ```
 //!
-//! Speed     runs below `SLICING_BYTES_MAX` go 16 bytes a step through 16 tables (Kounavis and Berry, 2005), which
-//!           are built at compile time; longer runs go through carry-less multiplication in `crc-fast`, whose set-up
-//!           costs more than a cell takes here.
+//! Speed     AAL5 below `TABLES_BYTES_MAX` goes through tables built at compile time, 16 independent look-ups a step
+//!           (slicing: Kounavis and Berry, 2005); the three steps of a cell start from zero and are joined to the
+//!           register at the end, so that the next cell does not wait for them. Longer runs go through carry-less
+//!           multiplication in `crc-fast`, whose set-up costs more than five cells do here. CRC-32C has an instruction of
+//!           its own, which `crc-fast` uses at every length.
 //! State     four bytes per running CRC, because a board keeps one per circuit.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// Runs of this length and above are handed to `crc-fast`: measured, the two are level between 96 and 160 bytes.
-const SLICING_BYTES_MAX: usize = 128;
+use crate::atm::CELL_PAYLOAD_BYTES;
+
+/// AAL5 runs of this length and above are handed to `crc-fast`: measured, the two are level about here.
+const TABLES_BYTES_MAX: usize = 256;
 
 /// A running AAL5 CRC-32 (I.363.5 §9.2.1.2). The check value of `123456789` is `FC891918`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,10 +51,10 @@ impl Crc32Aal5 {
     /// Continues over `bytes`; runs may be cut anywhere.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        self.register = if bytes.len() < SLICING_BYTES_MAX {
-            slice_highest_first(self.register, bytes)
+        self.register = if bytes.len() < TABLES_BYTES_MAX {
+            aal5_short(self.register, bytes)
         } else {
-            at_length(CrcAlgorithm::Crc32Bzip2, self.register, bytes)
+            aal5_long(self.register, bytes)
         };
     }
 
@@ -97,11 +101,9 @@ impl Crc32c {
     /// Continues over `bytes`; runs may be cut anywhere.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        self.register = if bytes.len() < SLICING_BYTES_MAX {
-            slice_lowest_first(self.register, bytes)
-        } else {
-            at_length(CrcAlgorithm::Crc32Iscsi, self.register, bytes)
-        };
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(self.register));
+        digest.update(bytes);
+        self.register = digest.get_state() as u32;
     }
 
     /// The CRC of the bytes so far. RFC 3720 §12.1 sends it lowest byte first: `to_le_bytes`.
@@ -146,69 +148,56 @@ pub fn crc10_and_six_bits(bytes: &[u8], last: u8) -> u16 {
     ((register << 6) & 0x3ff) ^ CRC10[usize::from((register >> 4) as u8 ^ (last >> 2))]
 }
 
-/// A long run, from a register and to a register.
 #[inline(never)]
-fn at_length(algorithm: CrcAlgorithm, register: u32, bytes: &[u8]) -> u32 {
-    let mut digest = Digest::new_with_init_state(algorithm, u64::from(register));
+fn aal5_long(register: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Bzip2, u64::from(register));
     digest.update(bytes);
     digest.get_state() as u32
 }
 
-/// `tables[k][b]` is the register after the byte `b` and `k` bytes of zero.
-type Tables = [[u32; 256]; 16];
-
-static AAL5: Tables = tables_highest_first(0x04c1_1db7);
-static CASTAGNOLI: Tables = tables_lowest_first(0x1edc_6f41u32.reverse_bits());
-static HEC: [[u8; 256]; 4] = hec_tables();
-static CRC10: [u16; 256] = crc10_table();
-
 #[inline]
-fn slice_highest_first(mut register: u32, bytes: &[u8]) -> u32 {
-    let t = &AAL5;
-    let (steps, rest) = bytes.as_chunks::<16>();
-    for step in steps {
+fn aal5_short(mut register: u32, bytes: &[u8]) -> u32 {
+    let (cells, rest) = bytes.as_chunks::<CELL_PAYLOAD_BYTES>();
+    for cell in cells {
+        // A CRC is linear: what was before, moved on by a cell of zeros, and the cell alone are simply added.
+        let (steps, _) = cell.as_chunks::<16>();
+        let alone = steps.iter().fold(0, aal5_step);
         let [a, b, c, d] = register.to_be_bytes();
-        register = t[15][usize::from(step[0] ^ a)]
-            ^ t[14][usize::from(step[1] ^ b)]
-            ^ t[13][usize::from(step[2] ^ c)]
-            ^ t[12][usize::from(step[3] ^ d)]
-            ^ independent(t, step);
+        let t = &AAL5_CELL;
+        let before =
+            t[3][usize::from(a)] ^ t[2][usize::from(b)] ^ t[1][usize::from(c)] ^ t[0][usize::from(d)];
+        register = before ^ alone;
     }
+    let (steps, rest) = rest.as_chunks::<16>();
+    register = steps.iter().fold(register, aal5_step);
     for byte in rest {
-        register = (register << 8) ^ t[0][usize::from((register >> 24) as u8 ^ byte)];
+        register = (register << 8) ^ AAL5[0][usize::from((register >> 24) as u8 ^ byte)];
     }
     register
 }
 
-#[inline]
-fn slice_lowest_first(mut register: u32, bytes: &[u8]) -> u32 {
-    let t = &CASTAGNOLI;
-    let (steps, rest) = bytes.as_chunks::<16>();
-    for step in steps {
-        let [a, b, c, d] = register.to_le_bytes();
-        register = t[15][usize::from(step[0] ^ a)]
-            ^ t[14][usize::from(step[1] ^ b)]
-            ^ t[13][usize::from(step[2] ^ c)]
-            ^ t[12][usize::from(step[3] ^ d)]
-            ^ independent(t, step);
-    }
-    for byte in rest {
-        register = (register >> 8) ^ t[0][usize::from(register as u8 ^ byte)];
-    }
-    register
-}
-
-/// The twelve look-ups of a step that do not wait for the register.
+/// Sixteen bytes on from `register`.
 #[inline(always)]
-fn independent(t: &Tables, step: &[u8; 16]) -> u32 {
+fn aal5_step(register: u32, step: &[u8; 16]) -> u32 {
+    let t = &AAL5;
+    let [a, b, c, d] = register.to_be_bytes();
     let mut value = 0;
     for position in 4..16 {
         value ^= t[15 - position][usize::from(step[position])];
     }
-    value
+    let first = t[15][usize::from(step[0] ^ a)] ^ t[14][usize::from(step[1] ^ b)];
+    let second = t[13][usize::from(step[2] ^ c)] ^ t[12][usize::from(step[3] ^ d)];
+    value ^ (first ^ second)
 }
 
-const fn tables_highest_first(polynomial: u32) -> Tables {
+/// `AAL5[k][b]` is the register after the byte `b` and `k` bytes of zero.
+static AAL5: [[u32; 256]; 16] = aal5_tables();
+/// `AAL5_CELL[k][b]` is the register that held only `b` in its byte `k` (0 the lowest), a cell of zeros later.
+static AAL5_CELL: [[u32; 256]; 4] = aal5_cell_tables();
+static HEC: [[u8; 256]; 4] = hec_tables();
+static CRC10: [u16; 256] = crc10_table();
+
+const fn aal5_tables() -> [[u32; 256]; 16] {
     let mut tables = [[0; 256]; 16];
     let mut byte = 0;
     while byte < 256 {
@@ -216,7 +205,7 @@ const fn tables_highest_first(polynomial: u32) -> Tables {
         let mut bit = 0;
         while bit < 8 {
             let carry = register >> 31;
-            register = (register << 1) ^ (carry * polynomial);
+            register = (register << 1) ^ (carry * 0x04c1_1db7);
             bit += 1;
         }
         tables[0][byte] = register;
@@ -226,8 +215,7 @@ const fn tables_highest_first(polynomial: u32) -> Tables {
     while zeros < 16 {
         let mut byte = 0;
         while byte < 256 {
-            let before: u32 = tables[zeros - 1][byte];
-            tables[zeros][byte] = (before << 8) ^ tables[0][(before >> 24) as usize];
+            tables[zeros][byte] = aal5_zero(&tables[0], tables[zeros - 1][byte]);
             byte += 1;
         }
         zeros += 1;
@@ -235,31 +223,30 @@ const fn tables_highest_first(polynomial: u32) -> Tables {
     tables
 }
 
-const fn tables_lowest_first(polynomial: u32) -> Tables {
-    let mut tables = [[0; 256]; 16];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut register = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            let carry = register & 1;
-            register = (register >> 1) ^ (carry * polynomial);
-            bit += 1;
-        }
-        tables[0][byte] = register;
-        byte += 1;
-    }
-    let mut zeros = 1;
-    while zeros < 16 {
+const fn aal5_cell_tables() -> [[u32; 256]; 4] {
+    let table = aal5_tables()[0];
+    let mut tables = [[0; 256]; 4];
+    let mut place = 0;
+    while place < 4 {
         let mut byte = 0;
         while byte < 256 {
-            let before: u32 = tables[zeros - 1][byte];
-            tables[zeros][byte] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
+            let mut register = (byte as u32) << (8 * place);
+            let mut zeros = 0;
+            while zeros < CELL_PAYLOAD_BYTES {
+                register = aal5_zero(&table, register);
+                zeros += 1;
+            }
+            tables[place][byte] = register;
             byte += 1;
         }
-        zeros += 1;
+        place += 1;
     }
     tables
+}
+
+/// One byte of zero on from `register`.
+const fn aal5_zero(table: &[u32; 256], register: u32) -> u32 {
+    (register << 8) ^ table[(register >> 24) as usize]
 }
 
 const fn hec_tables() -> [[u8; 256]; 4] {

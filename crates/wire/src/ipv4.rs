@@ -143,21 +143,30 @@ impl<'a> Header<'a> {
             header_bytes <= HEADER_BYTES_MAX && header_bytes.is_multiple_of(4),
             "options are padded to 4 and at most 40 bytes"
         );
-        let header = &mut target[..header_bytes];
-        let (fixed, options) =
-            header.split_first_chunk_mut::<HEADER_BYTES>().expect("length counts the fixed part");
-        let [l0, l1] = self.total_bytes.to_be_bytes();
-        let [i0, i1] = self.identification.to_be_bytes();
-        let marks = if self.dont_fragment { DONT_FRAGMENT } else { 0 }
-            | if self.more_fragments { MORE_FRAGMENTS } else { 0 };
-        let [f0, f1] = (marks | (self.fragment_offset_bytes / 8)).to_be_bytes();
-        let [s0, s1, s2, s3] = self.source.octets();
-        let [t0, t1, t2, t3] = self.target.octets();
-        let first = 0x40 | (header_bytes / 4) as u8;
-        let (class, life, protocol) = (self.traffic_class, self.time_to_live, self.protocol);
-        *fixed = [first, class, l0, l1, i0, i1, f0, f1, life, protocol, 0, 0, s0, s1, s2, s3, t0, t1, t2, t3];
+        let (fixed, options) = target[..header_bytes]
+            .split_first_chunk_mut::<HEADER_BYTES>()
+            .expect("length counts the fixed part");
+        let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+        let first = u16::from_be_bytes([0x40 | (header_bytes / 4) as u8, self.traffic_class]);
+        let life = u16::from_be_bytes([self.time_to_live, self.protocol]);
+        let fragment = if self.dont_fragment { DONT_FRAGMENT } else { 0 }
+            | if self.more_fragments { MORE_FRAGMENTS } else { 0 }
+            | (self.fragment_offset_bytes / 8);
+        let mut words = [
+            pair(first, self.total_bytes),
+            pair(self.identification, fragment),
+            pair(life, 0),
+            self.source.to_bits(),
+            self.target.to_bits(),
+        ];
+        // Summed from the values: reading back bytes that were just stored one by one would stall.
+        let sum = checksum::of_words(&words).plus(checksum::of_header(self.options));
+        words[2] |= u32::from(sum.checksum());
+        let (places, _) = fixed.as_chunks_mut::<4>();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
+        }
         options.copy_from_slice(self.options);
-        fill(header);
         header_bytes
     }
 }

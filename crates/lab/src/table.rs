@@ -1,0 +1,280 @@
+//! Tables for people.
+//!
+//! Goal      figures a person can compare at a glance, in any terminal and in a log file.
+//! Shape     columns two blanks apart, words on the left, numbers right-aligned; a rule under the heads; notes
+//!           with numbers below. No colour and no frames: it must survive a copy into a mail.
+//! Width     at most 100 columns: the widest column of words is folded until the table fits.
+//! Limits    numbers are never folded, so a table of numbers alone may be wider. Widths count characters.
+
+use std::fmt;
+
+const WIDTH_MAX: usize = 100;
+/// A column of words is folded to no less than this.
+const WORDS_WIDTH_MIN: usize = 12;
+const GAP: &str = "  ";
+
+/// A table that grows by rows and shows itself through [`fmt::Display`].
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    head: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Words,
+    Numbers,
+}
+
+impl Table {
+    /// An empty table under `title`; an empty title takes no line.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..Self::default() }
+    }
+
+    /// Adds a column of words.
+    pub fn words(self, head: &str) -> Self {
+        self.column(head, Kind::Words)
+    }
+
+    /// Adds a column of numbers, aligned on the right.
+    pub fn numbers(self, head: &str) -> Self {
+        self.column(head, Kind::Numbers)
+    }
+
+    fn column(mut self, head: &str, kind: Kind) -> Self {
+        self.columns.push(Column { head: head.to_owned(), kind });
+        self
+    }
+
+    /// Adds a row. Missing cells stay empty; more cells than columns are a mistake of the caller.
+    pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        assert!(row.len() <= self.columns.len(), "a row has no more cells than the table has columns");
+        row.resize(self.columns.len(), String::new());
+        self.rows.push(row);
+    }
+
+    /// Adds a note below the table and returns its mark, for example `[2]`, to be put into a cell of words.
+    ///
+    /// A note that already stands there keeps its mark.
+    pub fn note(&mut self, text: impl Into<String>) -> String {
+        let text = text.into();
+        let place = self.notes.iter().position(|note| *note == text).unwrap_or_else(|| {
+            self.notes.push(text);
+            self.notes.len() - 1
+        });
+        format!("[{}]", place + 1)
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether no row was added.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// How wide each column is, so that all of them fit if they can.
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = (0..self.columns.len())
+            .map(|at| {
+                let cells = self.rows.iter().map(|row| &row[at]).chain([&self.columns[at].head]);
+                cells.map(|cell| width(cell)).max().unwrap_or(0)
+            })
+            .collect();
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        loop {
+            let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH_MAX);
+            let widest = (0..widths.len())
+                .filter(|&at| self.columns[at].kind == Kind::Words && widths[at] > WORDS_WIDTH_MIN)
+                .max_by_key(|&at| widths[at]);
+            match widest {
+                Some(at) if excess > 0 => widths[at] -= 1,
+                _ => return widths,
+            }
+        }
+    }
+
+    /// Writes one row, which takes several lines if a cell of words has to be folded.
+    fn write_row(&self, f: &mut fmt::Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {
+        let folded: Vec<Vec<String>> = cells
+            .iter()
+            .zip(&self.columns)
+            .zip(widths)
+            .map(|((cell, column), &width)| match column.kind {
+                Kind::Words => fold(cell, width),
+                Kind::Numbers => vec![cell.clone()],
+            })
+            .collect();
+        for line_number in 0..folded.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut line = String::new();
+            for ((lines, column), &wanted) in folded.iter().zip(&self.columns).zip(widths) {
+                let text = lines.get(line_number).map_or("", String::as_str);
+                let pad = " ".repeat(wanted.saturating_sub(width(text)));
+                match column.kind {
+                    Kind::Words => line.extend([text, &pad, GAP]),
+                    Kind::Numbers => line.extend([&pad, text, GAP]),
+                }
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.title.is_empty() {
+            for line in fold(&self.title, WIDTH_MAX) {
+                writeln!(f, "{line}")?;
+            }
+        }
+        let widths = self.widths();
+        let heads: Vec<String> = self.columns.iter().map(|column| column.head.clone()).collect();
+        self.write_row(f, &heads, &widths)?;
+        let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+        writeln!(f, "{}", rules.join(GAP))?;
+        for row in &self.rows {
+            self.write_row(f, row, &widths)?;
+        }
+        for (number, note) in (1..).zip(&self.notes) {
+            let mark = format!("[{number}] ");
+            for (at, line) in fold(note, WIDTH_MAX - mark.len()).iter().enumerate() {
+                let lead = if at == 0 { mark.clone() } else { " ".repeat(mark.len()) };
+                writeln!(f, "{lead}{line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A figure with four digits that count, and a comma between thousands: `0.01234`, `12.34`, `12,346`.
+pub fn figure(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let mut text = format!("{value:.*}", usize::try_from(3 - magnitude.clamp(-6, 3)).unwrap_or(0));
+    let digits_end = text.find('.').unwrap_or(text.len());
+    let digits_start = usize::from(text.starts_with('-'));
+    if digits_end - digits_start > 4 {
+        for place in (digits_start + 1..digits_end).rev().filter(|place| (digits_end - place) % 3 == 0) {
+            text.insert(place, ',');
+        }
+    }
+    text
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Breaks `text` between words so that no line is wider than `wanted`; a longer word is cut.
+fn fold(text: &str, wanted: usize) -> Vec<String> {
+    if width(text) <= wanted {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        while !rest.is_empty() {
+            let line = lines.last_mut().expect("there is always a line");
+            let used = width(line) + usize::from(!line.is_empty());
+            if used + rest.len() <= wanted {
+                if !line.is_empty() {
+                    line.push(' ');
+                }
+                line.extend(rest.drain(..));
+            } else if line.is_empty() {
+                line.extend(rest.drain(..wanted.max(1)));
+                lines.push(String::new());
+            } else {
+                lines.push(String::new());
+            }
+        }
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_left_and_numbers_right() {
+        let mut table = Table::new("Cells").words("circuit").numbers("cells").words("state");
+        table.row(["1/32", "7", "open"]);
+        table.row(["1/100", "12,345"]);
+        let expected = "\
+Cells
+circuit   cells  state
+-------  ------  -----
+1/32          7  open
+1/100    12,345
+";
+        assert_eq!(table.to_string(), expected);
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn a_wide_table_is_folded_at_its_widest_words() {
+        let mut table = Table::new("").words("what").numbers("figure").words("note");
+        let long = "an explanation that goes on and on ".repeat(6);
+        table.row([long.trim_end(), "3.14", "short"]);
+        let text = table.to_string();
+        assert!(text.lines().all(|line| width(line) <= WIDTH_MAX), "{text}");
+        assert!(text.contains("3.14  short"), "{text}");
+        let words: Vec<&str> = text.split_whitespace().filter(|word| *word == "explanation").collect();
+        assert_eq!(words.len(), 6, "no word is lost: {text}");
+    }
+
+    #[test]
+    fn notes_are_numbered_once_and_folded() {
+        let mut table = Table::new("").words("a");
+        let mark = table.note("the same");
+        assert_eq!(table.note("the same"), mark);
+        let other = table.note("word ".repeat(40).trim_end());
+        table.row([format!("x {mark}{other}")]);
+        let text = table.to_string();
+        assert!(text.contains("x [1][2]\n[1] the same\n[2] word word"), "{text}");
+        assert!(text.contains("\n    word"), "{text}");
+        assert!(text.lines().all(|line| width(line) <= WIDTH_MAX), "{text}");
+    }
+
+    #[test]
+    fn a_word_wider_than_its_line_is_cut() {
+        assert_eq!(fold("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
+        assert_eq!(fold("ab cd", 5), ["ab cd"]);
+        assert_eq!(fold("", 5), [""]);
+    }
+
+    #[test]
+    fn figures_show_four_digits() {
+        for (value, expected) in [
+            (0.0, "0.000"),
+            (0.012_345, "0.01235"),
+            (1.5, "1.500"),
+            (12.345_6, "12.35"),
+            (149.76, "149.8"),
+            (1_234.5, "1234"),
+            (12_345.6, "12,346"),
+            (1_234_567.0, "1,234,567"),
+            (-12_345.0, "-12,345"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(figure(value), expected);
+        }
+    }
+}

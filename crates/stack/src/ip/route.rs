@@ -1,0 +1,123 @@
+//! Routes: which port, which neighbour, which source address (RFC 1122 §3.3.1).
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use core::str::FromStr;
+
+/// An address and how many of its leading bits count: `10.0.0.0/8`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    /// A prefix; more bits than the family has mean all of them.
+    pub fn new(address: IpAddr, bits: u8) -> Prefix {
+        Prefix { address, bits: bits.min(if address.is_ipv4() { 32 } else { 128 }) }
+    }
+
+    /// Whether `address` lies within.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let differs = match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(a.to_bits() ^ b.to_bits()) << 96,
+            (IpAddr::V6(a), IpAddr::V6(b)) => a.to_bits() ^ b.to_bits(),
+            _ => return false,
+        };
+        differs.leading_zeros() >= u32::from(self.bits)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Prefix, &'static str> {
+        let (address, bits) = text.split_once('/').ok_or("a prefix is written as ADDRESS/BITS")?;
+        let address: IpAddr = address.parse().map_err(|_| "the part before / is no IP address")?;
+        let bits: u8 = bits.parse().map_err(|_| "the part after / is no number of bits")?;
+        if bits > if address.is_ipv4() { 32 } else { 128 } {
+            return Err("more bits than the address has");
+        }
+        Ok(Prefix { address, bits })
+    }
+}
+
+/// Packets for `prefix` leave through `port`.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// Which targets.
+    pub prefix: Prefix,
+    /// Through which port.
+    pub port: usize,
+    /// To which neighbour; none: the target itself is the neighbour.
+    pub gateway: Option<IpAddr>,
+    /// Our address on that port.
+    pub source: IpAddr,
+    /// The longest packet that the port takes, bytes.
+    pub mtu_bytes: usize,
+}
+
+/// A short list of routes, the longest prefix first.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    list: Vec<Route>,
+}
+
+impl Routes {
+    /// Adds a route, in place of one for the same prefix.
+    pub fn add(&mut self, route: Route) {
+        self.list.retain(|other| other.prefix != route.prefix);
+        self.list.push(route);
+        self.list.sort_by_key(|route| core::cmp::Reverse(route.prefix.bits));
+    }
+
+    /// The route with the longest prefix that contains `target`.
+    #[inline]
+    pub fn find(&self, target: IpAddr) -> Option<&Route> {
+        self.list.iter().find(|route| route.prefix.contains(target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_wins_and_families_do_not_mix() {
+        let route = |prefix: &str, port| Route {
+            prefix: prefix.parse().unwrap(),
+            port,
+            gateway: None,
+            source: "10.0.0.1".parse().unwrap(),
+            mtu_bytes: 9180,
+        };
+        let mut routes = Routes::default();
+        for (prefix, port) in [("0.0.0.0/0", 1), ("10.1.0.0/16", 2), ("10.1.2.3/32", 3), ("2001:db8::/32", 4)]
+        {
+            routes.add(route(prefix, port));
+        }
+        for (target, port) in [
+            ("10.1.2.3", Some(3)),
+            ("10.1.2.4", Some(2)),
+            ("9.9.9.9", Some(1)),
+            ("2001:db8::1", Some(4)),
+            ("::1", None),
+        ] {
+            assert_eq!(routes.find(target.parse().unwrap()).map(|route| route.port), port, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_says_what_is_wrong_with_it() {
+        for bad in ["10.0.0.1", "x/8", "10.0.0.1/x", "10.0.0.1/33"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use super::*;
+use alloc::vec::Vec;
+use kiban_ground::{Blocks, Copies, Instant, Memory, Pool};
+
+struct Bench {
+    memory: Memory,
+    chance: Chance,
+    copies: Copies,
+    ip: Ip,
+}
+
+fn ours() -> IpAddr {
+    "10.0.0.1".parse().unwrap()
+}
+
+fn peer() -> IpAddr {
+    "10.0.0.2".parse().unwrap()
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let mut chance = Chance::from_seed(1);
+        let mut ip = Ip::new(&mut chance);
+        ip.add_address(ours());
+        ip.add_route(Route {
+            prefix: "10.0.0.0/24".parse().unwrap(),
+            port: 3,
+            gateway: None,
+            source: ours(),
+            mtu_bytes: 1500,
+        });
+        let memory =
+            Memory { transmit: Pool::new(8, 4096), receive: Pool::new(8, 4096), blocks: Blocks::new(8) };
+        Bench { memory, chance, copies: Copies::default(), ip }
+    }
+
+    fn pdu(&mut self, bytes: &[u8]) -> Pdu {
+        let mut pdu = self.memory.blocks.take().unwrap();
+        if let Some(slice) = self.memory.receive.take().unwrap().append(bytes) {
+            pdu.push_body(slice).unwrap();
+        }
+        pdu
+    }
+
+    fn arrive(&mut self, bytes: &[u8]) -> Option<Packet> {
+        let pdu = self.pdu(bytes);
+        let cx = &mut Context {
+            now: Instant::ZERO,
+            memory: &mut self.memory,
+            chance: &mut self.chance,
+            copies: &mut self.copies,
+        };
+        self.ip.arrive(pdu, cx)
+    }
+}
+
+/// A packet from the peer to us, `change`d before its checksum is formed.
+fn packet(payload: &[u8], change: impl FnOnce(&mut Header<'_>)) -> Vec<u8> {
+    let (IpAddr::V4(source), IpAddr::V4(target)) = (peer(), ours()) else { unreachable!() };
+    let mut header = Header {
+        traffic_class: 0,
+        total_bytes: (20 + payload.len()) as u16,
+        identification: 7,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset_bytes: 0,
+        time_to_live: 64,
+        protocol: 17,
+        source,
+        target,
+        options: &[],
+    };
+    change(&mut header);
+    let mut bytes = alloc::vec![0; header.length()];
+    header.write(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+#[test]
+fn what_is_sent_arrives_at_the_peer_as_it_was() {
+    let mut bench = Bench::new();
+    let mut pdu = bench.pdu(b"payload");
+    pdu.push_head(4).copy_from_slice(b"head");
+    let hop = bench.ip.send(Packet { source: ours(), target: peer(), protocol: 6, pdu }).unwrap();
+    assert_eq!((hop.port, hop.next), (3, peer()));
+    let bytes: Vec<u8> = hop.pdu.runs().flatten().copied().collect();
+    assert_eq!(bytes.len(), 31);
+    assert!(ipv4::verify(&bytes[..20]).is_ok());
+    assert_eq!(&bytes[20..], b"headpayload");
+}
+
+#[test]
+fn padding_of_the_link_is_cut_off() {
+    let mut bench = Bench::new();
+    let mut bytes = packet(b"abc", |_| {});
+    bytes.extend([0; 17]);
+    let got = bench.arrive(&bytes).unwrap();
+    assert_eq!(got.pdu.len(), 3);
+    assert_eq!((got.source, got.target, got.protocol), (peer(), ours(), 17));
+}
+
+#[test]
+fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
+    let elsewhere = |header: &mut Header<'_>| header.target = "10.0.0.9".parse().unwrap();
+    let from_us = |header: &mut Header<'_>| header.source = "10.0.0.1".parse().unwrap();
+    let group = |header: &mut Header<'_>| header.source = "224.0.0.1".parse().unwrap();
+    type Change = Box<dyn Fn(Vec<u8>) -> Vec<u8>>;
+    use alloc::boxed::Box;
+    let same: fn() -> Change = || Box::new(|bytes| bytes);
+    let rows: Vec<(Vec<u8>, Change, &str)> = alloc::vec![
+        (packet(b"x", |_| {}), Box::new(|bytes| bytes[..19].to_vec()), "malformed"),
+        (
+            packet(b"x", |_| {}),
+            Box::new(|mut bytes| {
+                bytes[0] = 0x65;
+                bytes
+            }),
+            "malformed"
+        ),
+        (
+            packet(b"x", |_| {}),
+            Box::new(|mut bytes| {
+                bytes[0] = 0x4f;
+                bytes
+            }),
+            "malformed"
+        ),
+        (
+            packet(b"x", |_| {}),
+            Box::new(|mut bytes| {
+                bytes[8] ^= 1;
+                bytes
+            }),
+            "checksum_wrong"
+        ),
+        (packet(b"x", |header| header.total_bytes = 400), same(), "truncated"),
+        (packet(b"x", |header| header.more_fragments = true), same(), "fragments_dropped"),
+        (packet(b"x", |header| header.fragment_offset_bytes = 8), same(), "fragments_dropped"),
+        (packet(b"x", elsewhere), same(), "not_ours"),
+        (packet(b"x", from_us), same(), "bad_source"),
+        (packet(b"x", group), same(), "bad_source"),
+    ];
+    for (bytes, change, name) in rows {
+        let mut bench = Bench::new();
+        assert!(bench.arrive(&change(bytes)).is_none(), "{name}");
+        let mut counted = Vec::new();
+        bench.ip.counters().each(&mut |counter, value| {
+            if value > 0 && counter != "packets_in" {
+                counted.push((counter, value));
+            }
+        });
+        assert_eq!(counted, [(name, 1)]);
+        assert!(bench.memory.is_home());
+    }
+}
+
+#[test]
+fn there_is_no_way_to_an_unknown_net_nor_for_a_packet_that_is_too_long() {
+    let mut bench = Bench::new();
+    let pdu = bench.pdu(b"x");
+    assert!(
+        bench
+            .ip
+            .send(Packet { source: ours(), target: "192.0.2.1".parse().unwrap(), protocol: 6, pdu })
+            .is_none()
+    );
+    let pdu = bench.pdu(&[0; 1481]);
+    assert!(bench.ip.send(Packet { source: ours(), target: peer(), protocol: 6, pdu }).is_none());
+    assert_eq!((bench.ip.counters().unreachable, bench.ip.counters().too_long), (1, 1));
+    assert!(bench.memory.is_home());
+}
