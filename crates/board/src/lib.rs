@@ -1,1 +1,29 @@
 //! The assembly: a communications board as a value.
+//!
+//! ```text
+//!          host          Host: listen, open, write, read, ping …   Completion: what has happened
+//!   ──────────────────────────────────────────────────────────────────────────────────────────
+//!          board         wiring/ip: TCP UDP ICMP on IP on circuits or packets
+//!   ──────────────────────────────────────────────────────────────────────────────────────────
+//!          ports         Input: cells, packets, time        Output: packets, completions, deadline
+//! ```
+//!
+//! A driver, `real` or `sim`, hands over what has arrived and the time ([`Board::handle`]), then drains
+//! ([`Board::poll`]) until the board is idle until a deadline. Completions come out before answers are settled, so that a host that
+//! takes its data at once gets one acknowledgement with an open window. Cells are fetched, not pushed: the line asks
+//! for as many as it has slots ([`Board::cells`]).
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+mod board;
+mod config;
+mod host;
+mod port;
+mod wiring;
+
+pub use board::{Board, Input, Output};
+pub use config::{AtmPortConfig, BoardConfig, CircuitConfig, IpPortConfig, MemoryConfig, PortConfig};
+pub use host::{Completion, Host, Refused, StreamId};
+pub use kiban_stack::tcp::Reason;
+pub use kiban_stack::udp::SocketId;

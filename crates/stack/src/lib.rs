@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod atm;
 pub mod icmp;
 pub mod ip;
 pub mod tcp;

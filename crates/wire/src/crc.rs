@@ -21,7 +21,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::atm::CELL_PAYLOAD_BYTES;
 
-/// AAL5 runs of this length and above are handed to `crc-fast`: measured, the two are level about here.
+/// AAL5 runs of this length and above are handed to `crc-fast`: measured, the two are level from here to 400 bytes.
 const TABLES_BYTES_MAX: usize = 256;
 
 /// A running AAL5 CRC-32 (I.363.5 §9.2.1.2). The check value of `123456789` is `FC891918`.

@@ -247,7 +247,7 @@ proptest! {
         }
         let mut segment = vec![0; 20];
         segment[..4].copy_from_slice(&[0, 1, 0, 2]);
-        segment[12] = ((20 + options.len()) / 4 << 4) as u8;
+        segment[12] = (((20 + options.len()) / 4) << 4) as u8;
         segment.extend(&options);
         let any = IpAddress::Ipv4(Ipv4Addr::UNSPECIFIED);
         let packet = TcpPacket::new_checked(&segment[..]).expect("a good length");

@@ -1,0 +1,285 @@
+//! The board: one value, driven from outside.
+
+use crate::config::{BoardConfig, PortConfig};
+use crate::host::{Edge, Host};
+use crate::port::{AtmPort, IpPort, Port};
+use crate::wiring::ip::{self, IpTower};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool};
+use kiban_stack::atm::TimedCell;
+use kiban_stack::ip::{Hop, Route};
+use kiban_stack::tcp::SessionId;
+
+/// What a driver hands to a board.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Cells have arrived at an ATM port, in the order of their moments.
+    Cells {
+        /// Which port.
+        port: usize,
+        /// The train.
+        cells: &'a [TimedCell],
+    },
+    /// IP packets have arrived at an IP port; the board takes them all.
+    Packets {
+        /// Which port.
+        port: usize,
+        /// The burst.
+        packets: &'a mut VecDeque<Pdu>,
+    },
+    /// A port that was full has room again.
+    Room,
+    /// The deadline that the board named is reached.
+    Timeout,
+}
+
+/// What a board hands to its driver.
+#[derive(Debug)]
+pub enum Output {
+    /// A packet leaves through an IP port.
+    Transmit {
+        /// Which port.
+        port: usize,
+        /// The packet.
+        pdu: Pdu,
+    },
+    /// Something has happened that the host should look at ([`Board::host`]).
+    Completions,
+    /// There is nothing to do before the deadline, unless something arrives.
+    Idle {
+        /// May be early, never late.
+        deadline: Instant,
+    },
+}
+
+/// A communications board.
+pub struct Board {
+    pub(crate) memory: Memory,
+    pub(crate) chance: Chance,
+    pub(crate) copies: Copies,
+    pub(crate) ip: IpTower,
+    pub(crate) edge: Edge,
+    pub(crate) unsettled: bool,
+    ports: Vec<Port>,
+    now: Instant,
+    /// Whether the host has been told of the completions that are there.
+    told: bool,
+}
+
+impl Board {
+    /// Builds a board.
+    pub fn new(config: &BoardConfig) -> Board {
+        let sizes = &config.memory;
+        let memory = Memory {
+            transmit: Pool::new(sizes.transmit_bytes / sizes.page_bytes, sizes.page_bytes),
+            receive: Pool::new(sizes.receive_bytes / sizes.page_bytes, sizes.page_bytes),
+            blocks: Blocks::new(sizes.pdus),
+        };
+        let mut chance = Chance::from_seed(config.seed);
+        // A segment fills whole pages but for the last: that much of the memory is payload.
+        let mss = usize::from(config.tcp.mss);
+        let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
+        let mut tower = ip::tower(config, page_payload, &mut chance);
+        let mut ports = Vec::with_capacity(config.ports.len());
+        for (index, port) in config.ports.iter().enumerate() {
+            let (address, prefix, mtu_bytes) = match port {
+                PortConfig::Atm(atm) => (atm.address, atm.prefix, atm.mtu_bytes),
+                PortConfig::Ip(ip) => (ip.address, ip.prefix, ip.mtu_bytes),
+            };
+            tower.ip.add_address(address);
+            tower.ip.add_route(Route { prefix, port: index, gateway: None, source: address, mtu_bytes });
+            ports.push(match port {
+                PortConfig::Atm(atm) => Port::Atm(AtmPort::new(atm)),
+                PortConfig::Ip(ip) => Port::Ip(IpPort::new(*ip)),
+            });
+        }
+        config.routes.iter().for_each(|route| tower.ip.add_route(*route));
+        Board {
+            memory,
+            chance,
+            copies: Copies::default(),
+            ip: tower,
+            edge: Edge::new(config.datagrams_max),
+            unsettled: true,
+            ports,
+            now: Instant::ZERO,
+            told: false,
+        }
+    }
+
+    /// The host's view of the board, at the moment of the last input. Follow it with [`Board::poll`].
+    pub fn host(&mut self) -> Host<'_> {
+        self.told = false;
+        Host { board: self }
+    }
+
+    /// Takes what a driver has for the board. Follow it with [`Board::poll`] until idle.
+    pub fn handle(&mut self, input: Input<'_>, now: Instant) {
+        self.now = self.now.max(now);
+        self.unsettled = true;
+        let Board { memory, chance, copies, ip, edge, ports, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, chance, copies };
+        match input {
+            Input::Cells { port, cells } => {
+                if let Some(Port::Atm(atm)) = ports.get_mut(port) {
+                    atm.on_cells(port, cells, ip, edge, cx);
+                }
+            }
+            Input::Packets { port, packets } => {
+                let believed = matches!(ports.get(port), Some(Port::Ip(port)) if port.believes_sums());
+                for mut pdu in packets.drain(..) {
+                    if !believed {
+                        pdu.sum_again();
+                    }
+                    ip.on_packet(pdu, edge, cx);
+                }
+            }
+            Input::Room | Input::Timeout => {}
+        }
+    }
+
+    /// What the board has for its driver: completions first, so that the host's answer is settled with the burst;
+    /// then what leaves; then the deadline.
+    pub fn poll(&mut self) -> Output {
+        loop {
+            if !self.told && !self.edge.completions.is_empty() {
+                self.told = true;
+                return Output::Completions;
+            }
+            if self.unsettled {
+                self.settle();
+                continue;
+            }
+            for (port, place) in self.ports.iter_mut().enumerate() {
+                if let Port::Ip(ip) = place
+                    && let Some(pdu) = ip.pop()
+                {
+                    // Room in the port lets the next segments through.
+                    self.unsettled |= ip.is_empty() && self.ip.tcp.has_work();
+                    return Output::Transmit { port, pdu };
+                }
+            }
+            return Output::Idle { deadline: self.deadline() };
+        }
+    }
+
+    fn settle(&mut self) {
+        self.unsettled = false;
+        let Board { memory, chance, copies, ip, edge, ports, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, chance, copies };
+        // Frames that have left by now make room, and their memory comes home.
+        ports.iter_mut().for_each(|port| port.advance(cx));
+        edge.on_memory(cx.memory);
+        let room = ports.iter().map(Port::room).min().unwrap_or(0);
+        ip.settle(room, edge, cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, cx));
+        for port in ports.iter_mut() {
+            if let Port::Atm(atm) = port {
+                atm.settle(cx);
+            }
+        }
+        self.told = false;
+    }
+
+    /// The next moment at which the board does something by itself.
+    fn deadline(&self) -> Instant {
+        let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
+        self.ip.tcp.deadline().min(ports)
+    }
+
+    /// Commits the slots of an ATM port that start before `until`, and moves the cells that have left to `out`.
+    pub fn cells(&mut self, port: usize, until: Instant, out: &mut Vec<TimedCell>) {
+        if let Some(Port::Atm(atm)) = self.ports.get_mut(port) {
+            atm.cells(until, &mut self.copies, out);
+        }
+    }
+
+    /// When the next frame of an ATM port will have left if nothing more comes; may be early, never late.
+    pub fn next_cell_end(&self, port: usize) -> Instant {
+        match self.ports.get(port) {
+            Some(Port::Atm(atm)) => atm.next_end(),
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// When an ATM port for which segments wait will have room again ([`Input::Room`]); never, when none wait.
+    pub fn next_room(&self, port: usize) -> Instant {
+        match self.ports.get(port) {
+            Some(Port::Atm(atm)) if self.ip.tcp.has_work() => atm.segmentation.next_end(),
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// Bytes copied so far, by cause.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Shows every counter: its family, its name, its value.
+    pub fn counters(&self, see: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        self.ip.ip.counters().each(&mut |name, value| see("ip", name, value));
+        self.ip.tcp.counters().each(&mut |name, value| see("tcp", name, value));
+        self.ip.udp.counters().each(&mut |name, value| see("udp", name, value));
+        self.ip.icmp.counters().each(&mut |name, value| see("icmp", name, value));
+        self.copies.each(&mut |name, value| see("copies", name, value));
+        see("host", "datagrams_dropped", self.edge.datagrams_dropped);
+        for port in &self.ports {
+            port.counters(see);
+        }
+    }
+
+    /// One counter, summed over ports. Zero for a name that does not exist.
+    pub fn counter(&self, family: &str, name: &str) -> u64 {
+        let mut total = 0;
+        self.counters(&mut |its_family, its_name, value| {
+            if its_family == family && its_name == name {
+                total += value;
+            }
+        });
+        total
+    }
+
+    /// The packet memory, for those who check that it comes home or who make it scarce on purpose.
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    /// Sessions of TCP, of any state.
+    pub fn sessions(&self) -> usize {
+        self.ip.tcp.sessions()
+    }
+
+    pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpTower, &mut Context<'_>) -> T) -> T {
+        self.unsettled = true;
+        let Board { memory, chance, copies, ip, now, .. } = self;
+        work(ip, &mut Context { now: *now, memory, chance, copies })
+    }
+
+    pub(crate) fn consume(&mut self, session: SessionId, bytes: u32) {
+        self.with_context(|ip, cx| ip.tcp.consume(session, bytes, cx, &mut ip.from_tcp));
+    }
+
+    pub(crate) fn abort(&mut self, session: SessionId) {
+        // A session that has gone needs no end.
+        self.with_context(|ip, cx| ip.tcp.abort(session, cx, &mut ip.from_tcp).ok());
+    }
+
+    pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32) -> Option<u32> {
+        match self.ports.get_mut(port) {
+            Some(Port::Atm(atm)) => atm.ping(circuit, &mut self.chance),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Board({} ports, {} sessions, {:?})", self.ports.len(), self.sessions(), self.now)
+    }
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Board>();
+};

@@ -1,0 +1,137 @@
+//! What a board is made of: memory, ports, addresses, settings. A value that can be written down.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_stack::atm::{Contract, OC3C_BITS_PER_SECOND};
+use kiban_stack::ip::{Prefix, Route};
+use kiban_stack::tcp;
+use kiban_wire::atm::{Interface, Vc};
+
+/// A board before it is built.
+#[derive(Clone, Debug)]
+pub struct BoardConfig {
+    /// The seed of the board's chance: keys, ports, identifications.
+    pub seed: u64,
+    /// Packet memory.
+    pub memory: MemoryConfig,
+    /// Settings of TCP.
+    pub tcp: tcp::Config,
+    /// UDP sockets at most.
+    pub udp_sockets_max: usize,
+    /// Datagrams that wait for the reader of one socket, at most.
+    pub datagrams_max: usize,
+    /// The ports, numbered from 0 in this order.
+    pub ports: Vec<PortConfig>,
+    /// Routes beside those that the ports' own prefixes make.
+    pub routes: Vec<Route>,
+}
+
+impl Default for BoardConfig {
+    fn default() -> BoardConfig {
+        BoardConfig {
+            seed: 1,
+            memory: MemoryConfig::default(),
+            tcp: tcp::Config::default(),
+            udp_sockets_max: 256,
+            datagrams_max: 64,
+            ports: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+}
+
+/// Packet memory, sized at start.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryConfig {
+    /// Bytes of a content page.
+    pub page_bytes: usize,
+    /// Content memory for what the host sends (paper \[1\]: 8 MB).
+    pub transmit_bytes: usize,
+    /// Content memory for what arrives (paper \[1\]: 8 MB).
+    pub receive_bytes: usize,
+    /// PDUs under way in the board, both directions.
+    pub pdus: usize,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> MemoryConfig {
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 8 << 20, receive_bytes: 8 << 20, pdus: 4096 }
+    }
+}
+
+/// Where a board meets a link or a cable.
+#[derive(Clone, Debug)]
+pub enum PortConfig {
+    /// Cells on a line.
+    Atm(AtmPortConfig),
+    /// IP packets, as a TUN device or another board in memory takes them.
+    Ip(IpPortConfig),
+}
+
+/// An ATM port with permanent circuits (RFC 2225 on PVCs).
+#[derive(Clone, Debug)]
+pub struct AtmPortConfig {
+    /// Payload rate of the line, bit/s: what is left for cells.
+    pub line_bits_per_second: u64,
+    /// Whether VPIs have 8 or 12 bits.
+    pub interface: Interface,
+    /// The board's address on this port.
+    pub address: IpAddr,
+    /// The net that is reached directly.
+    pub prefix: Prefix,
+    /// The longest IP packet, bytes (RFC 2225 §7: 9180).
+    pub mtu_bytes: usize,
+    /// The circuits.
+    pub circuits: Vec<CircuitConfig>,
+}
+
+impl AtmPortConfig {
+    /// An OC-3c port with the MTU of Classical IP and no circuit yet.
+    pub fn oc3c(address: IpAddr, prefix: Prefix) -> AtmPortConfig {
+        AtmPortConfig {
+            line_bits_per_second: OC3C_BITS_PER_SECOND,
+            interface: Interface::Uni,
+            address,
+            prefix,
+            mtu_bytes: 9180,
+            circuits: Vec::new(),
+        }
+    }
+}
+
+/// A permanent circuit.
+#[derive(Clone, Copy, Debug)]
+pub struct CircuitConfig {
+    /// Its name on the line.
+    pub vc: Vc,
+    /// Who is at the other end; none: InATMARP asks (RFC 2225 §8.1).
+    pub peer: Option<IpAddr>,
+    /// Whether packets carry LLC/SNAP; without it the circuit carries IP alone (RFC 2684 §6).
+    pub llc_snap: bool,
+    /// Its traffic contract: cells are shaped to it.
+    pub contract: Option<Contract>,
+    /// Frames that may wait for the line.
+    pub frames_max: usize,
+}
+
+impl CircuitConfig {
+    /// A circuit with LLC/SNAP and no contract, to a peer that is known.
+    pub fn to(vc: Vc, peer: IpAddr) -> CircuitConfig {
+        CircuitConfig { vc, peer: Some(peer), llc_snap: true, contract: None, frames_max: 64 }
+    }
+}
+
+/// A port for IP packets.
+#[derive(Clone, Copy, Debug)]
+pub struct IpPortConfig {
+    /// The board's address on this port.
+    pub address: IpAddr,
+    /// The net that is reached directly.
+    pub prefix: Prefix,
+    /// The longest IP packet, bytes.
+    pub mtu_bytes: usize,
+    /// Packets that may wait for the link.
+    pub packets_max: usize,
+    /// Whether sums that PDUs carry are believed. If not, arriving payload is read and summed anew.
+    pub believe_sums: bool,
+}

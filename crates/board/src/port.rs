@@ -1,0 +1,285 @@
+//! The port edge: where the board meets a link or a cable.
+//!
+//! An ATM port holds the board's side of its circuits: encapsulation, InATMARP, loopback, segmentation, reassembly.
+//! Committed cells wait until the line fetches them. An IP port is a bounded queue of packets.
+
+use crate::config::{AtmPortConfig, IpPortConfig};
+use crate::host::Edge;
+use crate::wiring::ip::IpTower;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use kiban_ground::{Context, Copies, Instant, Pdu};
+use kiban_stack::atm::{
+    Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
+    Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
+};
+
+/// Frames of a circuit's queue that TCP leaves for others: answers, pings, address resolution.
+const FRAMES_RESERVED: usize = 8;
+
+kiban_ground::counters! {
+    /// What happened at a port.
+    pub struct PortCounters {
+        /// Packets for a neighbour that no circuit leads to.
+        no_circuit,
+        /// Packets that found the port's queue full.
+        queue_full,
+        /// Frames that carried neither IPv4 nor ATMARP.
+        not_ip,
+        /// Packets that found no memory.
+        starved,
+    }
+}
+
+/// A port of a board.
+pub(crate) enum Port {
+    Atm(AtmPort),
+    Ip(IpPort),
+}
+
+impl Port {
+    /// Segments that TCP may hand down now.
+    pub(crate) fn room(&self) -> usize {
+        match self {
+            Port::Atm(atm) => atm.room(),
+            Port::Ip(ip) => ip.config.packets_max - ip.queue.len(),
+        }
+    }
+
+    /// A packet leaves for a neighbour.
+    pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, cx: &mut Context<'_>) {
+        match self {
+            Port::Atm(atm) => atm.send(next, pdu, cx),
+            Port::Ip(ip) if ip.queue.len() < ip.config.packets_max => ip.queue.push_back(pdu),
+            Port::Ip(ip) => ip.counters.queue_full += 1,
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance(&mut self, cx: &mut Context<'_>) {
+        if let Port::Atm(atm) = self {
+            atm.segmentation.advance(cx.now, &mut atm.sent, cx.copies);
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        match self {
+            Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
+            Port::Ip(_) => Instant::NEVER,
+        }
+    }
+
+    pub(crate) fn counters(&self, see: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        match self {
+            Port::Atm(atm) => {
+                atm.segmentation.counters().each(&mut |name, value| see("segmentation", name, value));
+                atm.reassembly.counters().each(&mut |name, value| see("reassembly", name, value));
+                atm.encapsulated.each(&mut |name, value| see("encapsulation", name, value));
+                atm.inarp.counters().each(&mut |name, value| see("inarp", name, value));
+                atm.loopback.counters().each(&mut |name, value| see("loopback", name, value));
+                atm.counters.each(&mut |name, value| see("port", name, value));
+            }
+            Port::Ip(ip) => ip.counters.each(&mut |name, value| see("port", name, value)),
+        }
+    }
+}
+
+/// An ATM port and its circuits.
+pub(crate) struct AtmPort {
+    pub(crate) segmentation: Segmentation,
+    reassembly: Reassembly,
+    inarp: InArp,
+    loopback: Loopback,
+    circuits: Vec<Encapsulation>,
+    encapsulated: EncapsulationCounters,
+    counters: PortCounters,
+    sent: Vec<TimedCell>,
+    arrivals: Vec<Arrival>,
+}
+
+impl AtmPort {
+    pub(crate) fn new(config: &AtmPortConfig) -> AtmPort {
+        let IpAddr::V4(own) = config.address else { panic!("Classical IP (RFC 2225) has IPv4 addresses") };
+        let mut port = AtmPort {
+            segmentation: Segmentation::new(Interval::of_line(config.line_bits_per_second), config.interface),
+            reassembly: Reassembly::new(config.interface),
+            inarp: InArp::new(InArpConfig::new(own)),
+            loopback: Loopback::new([0xff; 16]),
+            circuits: Vec::new(),
+            encapsulated: EncapsulationCounters::default(),
+            counters: PortCounters::default(),
+            sent: Vec::new(),
+            arrivals: Vec::new(),
+        };
+        for (index, end) in config.circuits.iter().enumerate() {
+            let circuit = Circuit(index as u32);
+            let encapsulation =
+                if end.llc_snap { Encapsulation::LlcSnap } else { Encapsulation::VcMux(Carried::Ipv4) };
+            port.circuits.push(encapsulation);
+            port.segmentation.open(
+                circuit,
+                Outlet {
+                    vc: end.vc,
+                    frames_max: end.frames_max,
+                    low_priority: false,
+                    contract: end.contract,
+                },
+            );
+            // With LLC/SNAP the first cell holds exactly the headers of a TCP segment without options.
+            let inlet = Inlet {
+                vc: end.vc,
+                frame_bytes_max: config.mtu_bytes + encapsulation.header_bytes(Carried::Ipv4),
+                head_cells: u8::from(end.llc_snap),
+            };
+            port.reassembly.open(circuit, inlet);
+            port.loopback.open(circuit);
+            match end.peer {
+                Some(IpAddr::V4(peer)) => port.inarp.open_fixed(circuit, peer),
+                _ => port.inarp.open(circuit, Instant::ZERO),
+            }
+        }
+        port
+    }
+
+    fn room(&self) -> usize {
+        let room = |index| self.segmentation.room(Circuit(index as u32));
+        (0..self.circuits.len()).map(room).min().unwrap_or(0).saturating_sub(FRAMES_RESERVED)
+    }
+
+    /// Cells have arrived: frames go up, management cells are looked at.
+    pub(crate) fn on_cells(
+        &mut self,
+        port: usize,
+        cells: &[TimedCell],
+        ip: &mut IpTower,
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+    ) {
+        let mut arrivals = core::mem::take(&mut self.arrivals);
+        self.reassembly.cells(cells, cx, &mut arrivals);
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, ip, edge, cx),
+                Arrival::Oam { circuit, header, payload, .. } => {
+                    let verdict = self.loopback.on_cell(circuit, header.pti, &payload, cx.now);
+                    if let LoopbackVerdict::Returned { tag, round_trip } = verdict {
+                        edge.on_cell_loopback(port, circuit.0, tag, round_trip);
+                    }
+                }
+            }
+        }
+        self.arrivals = arrivals;
+    }
+
+    fn on_frame(
+        &mut self,
+        circuit: Circuit,
+        mut pdu: Pdu,
+        ip: &mut IpTower,
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+    ) {
+        let encapsulation = self.circuits[circuit.0 as usize];
+        match encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated) {
+            Ok(Carried::Ipv4) => ip.on_packet(pdu, edge, cx),
+            Ok(Carried::AtmArp) => {
+                let whole = pdu.len();
+                if let Some(moved) = pdu.pull_up(whole.min(kiban_wire::atmarp::PACKET_BYTES_MAX)) {
+                    cx.copies.header_bytes += moved as u64;
+                    self.inarp.on_packet(circuit, pdu.head(), cx.now);
+                }
+            }
+            Ok(_) => self.counters.not_ip += 1,
+            Err(_) => {}
+        }
+    }
+
+    fn send(&mut self, next: IpAddr, mut pdu: Pdu, cx: &mut Context<'_>) {
+        let circuit = match next {
+            IpAddr::V4(next) => self.inarp.circuit_of(next),
+            IpAddr::V6(_) => None,
+        };
+        let Some(circuit) = circuit else {
+            self.counters.no_circuit += 1;
+            return;
+        };
+        if self.circuits[circuit.0 as usize].push(Carried::Ipv4, &mut pdu).is_err() {
+            self.counters.not_ip += 1;
+            return;
+        }
+        if self.segmentation.send(circuit, pdu, cx.now).is_err() {
+            self.counters.queue_full += 1;
+        }
+    }
+
+    /// Pays what address resolution and loopback owe.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>) {
+        let AtmPort { segmentation, inarp, loopback, circuits, counters, .. } = self;
+        let now = cx.now;
+        inarp.settle(now, &mut |due| {
+            let InArpDue::Packet { circuit, bytes } = due else { return };
+            let Some(mut pdu) = cx.memory.blocks.take() else {
+                counters.starved += 1;
+                return;
+            };
+            pdu.push_head(bytes.len()).copy_from_slice(bytes);
+            if circuits[circuit.0 as usize].push(Carried::AtmArp, &mut pdu).is_ok() {
+                if segmentation.send(circuit, pdu, now).is_err() {
+                    counters.queue_full += 1;
+                }
+            }
+        });
+        loopback.settle(now, &mut |due| {
+            let LoopbackDue::Cell { circuit, pti, payload } = due else { return };
+            if segmentation.send_management(circuit, pti, payload, now).is_err() {
+                counters.queue_full += 1;
+            }
+        });
+    }
+
+    /// The cells of all slots that start before `until` go to `out`.
+    pub(crate) fn cells(&mut self, until: Instant, copies: &mut Copies, out: &mut Vec<TimedCell>) {
+        out.append(&mut self.sent);
+        self.segmentation.advance(until, out, copies);
+    }
+
+    /// When the next frame has left, committed already or not.
+    pub(crate) fn next_end(&self) -> Instant {
+        let committed = self.sent.iter().find(|cell| cell.is_end()).map(|cell| cell.at);
+        committed.unwrap_or_else(|| self.segmentation.next_end())
+    }
+
+    pub(crate) fn ping(&mut self, circuit: u32, chance: &mut kiban_ground::Chance) -> Option<u32> {
+        self.loopback.ping(Circuit(circuit), chance)
+    }
+}
+
+/// A port for IP packets: a bounded queue.
+pub(crate) struct IpPort {
+    config: IpPortConfig,
+    queue: VecDeque<Pdu>,
+    counters: PortCounters,
+}
+
+impl IpPort {
+    pub(crate) fn new(config: IpPortConfig) -> IpPort {
+        IpPort {
+            config,
+            queue: VecDeque::with_capacity(config.packets_max),
+            counters: PortCounters::default(),
+        }
+    }
+
+    pub(crate) fn believes_sums(&self) -> bool {
+        self.config.believe_sums
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Pdu> {
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}

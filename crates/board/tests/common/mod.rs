@@ -1,0 +1,109 @@
+//! Two boards joined by a cable without delay, in virtual time.
+
+use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
+use kiban_ground::{Instant, Pdu};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+pub(crate) struct Pair {
+    pub(crate) boards: [Board; 2],
+    pub(crate) completions: [Vec<Completion>; 2],
+    pub(crate) now: Instant,
+    wires: [VecDeque<Pdu>; 2],
+}
+
+pub(crate) fn address(side: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, 1 + side as u8])
+}
+
+pub(crate) fn socket(side: usize, port: u16) -> SocketAddr {
+    SocketAddr::new(address(side), port)
+}
+
+pub(crate) fn config(side: usize) -> BoardConfig {
+    let port = IpPortConfig {
+        address: address(side),
+        prefix: "10.0.0.0/24".parse().unwrap(),
+        mtu_bytes: 1500,
+        packets_max: 64,
+        believe_sums: false,
+    };
+    let memory =
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
+    BoardConfig { seed: side as u64, memory, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
+}
+
+impl Pair {
+    pub(crate) fn new() -> Pair {
+        Pair::of([config(0), config(1)])
+    }
+
+    pub(crate) fn of(configs: [BoardConfig; 2]) -> Pair {
+        Pair {
+            boards: configs.map(|config| Board::new(&config)),
+            completions: [Vec::new(), Vec::new()],
+            now: Instant::ZERO,
+            wires: [VecDeque::new(), VecDeque::new()],
+        }
+    }
+
+    /// Passes packets and collects completions until neither board has anything to do now.
+    pub(crate) fn run(&mut self) {
+        loop {
+            let mut busy = false;
+            for side in 0..2 {
+                let board = &mut self.boards[side];
+                let arrived = &mut self.wires[1 - side];
+                busy |= !arrived.is_empty();
+                board.handle(Input::Packets { port: 0, packets: arrived }, self.now);
+                loop {
+                    match board.poll() {
+                        Output::Transmit { pdu, .. } => {
+                            busy = true;
+                            self.wires[side].push_back(pdu);
+                        }
+                        Output::Completions => {
+                            let mut host = board.host();
+                            while let Some(completion) = host.completion() {
+                                self.completions[side].push(completion);
+                            }
+                        }
+                        Output::Idle { .. } => break,
+                    }
+                }
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// Runs, and lets time pass to the next deadline whenever all is quiet, until `until`.
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        loop {
+            self.run();
+            let next = self
+                .boards
+                .iter_mut()
+                .map(|board| match board.poll() {
+                    Output::Idle { deadline } => deadline,
+                    other => panic!("a quiet board is idle, not {other:?}"),
+                })
+                .min()
+                .unwrap();
+            if next > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(next);
+            for board in &mut self.boards {
+                board.handle(Input::Timeout, self.now);
+            }
+        }
+    }
+
+    /// Takes the completions of one side.
+    pub(crate) fn told(&mut self, side: usize) -> Vec<Completion> {
+        std::mem::take(&mut self.completions[side])
+    }
+}

@@ -1,0 +1,231 @@
+//! Stories at the host edge: two boards, a cable, what the host asks and is told.
+
+mod common;
+
+use common::{Pair, address, config, socket};
+use kiban_board::{Completion, Reason, Refused, StreamId};
+use kiban_ground::Instant;
+use std::time::Duration;
+
+/// A stream from board 0 to board 1, opened: both ends.
+fn opened(pair: &mut Pair) -> (StreamId, StreamId) {
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
+    pair.run();
+    assert_eq!(pair.told(0), [Completion::Opened { stream }]);
+    let [Completion::Accepted { stream: accepted, remote, .. }] = pair.told(1)[..] else {
+        panic!("accepted")
+    };
+    assert_eq!(remote.ip(), address(0));
+    (stream, accepted)
+}
+
+/// Writes `bytes` on one end and reads them on the other, as fast as both go.
+fn transfer(pair: &mut Pair, from: (usize, StreamId), to: (usize, StreamId), bytes: &[u8]) -> Vec<u8> {
+    let (mut sent, mut got, mut buffer) = (0, Vec::new(), vec![0; 10_000]);
+    while got.len() < bytes.len() {
+        let before = (sent, got.len());
+        sent += pair.boards[from.0].host().write(from.1, &bytes[sent..]).unwrap();
+        pair.run();
+        loop {
+            let count = pair.boards[to.0].host().read(to.1, &mut buffer).unwrap();
+            if count == 0 {
+                break;
+            }
+            got.extend_from_slice(&buffer[..count]);
+        }
+        pair.run();
+        if before == (sent, got.len()) {
+            let later = pair.now + Duration::from_secs(1);
+            pair.run_until(later);
+        }
+    }
+    got
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut chance = kiban_ground::Chance::from_seed(length as u64);
+    (0..length).map(|_| chance.draw() as u8).collect()
+}
+
+#[test]
+fn a_stream_carries_bytes_both_ways_and_memory_comes_home() {
+    let mut pair = Pair::new();
+    let (near, far) = opened(&mut pair);
+    let bytes = noise(3_000_000);
+    assert!(transfer(&mut pair, (0, near), (1, far), &bytes) == bytes);
+    assert!(transfer(&mut pair, (1, far), (0, near), &bytes) == bytes);
+    pair.told(0);
+    pair.told(1);
+    pair.boards[0].host().finish(near).unwrap();
+    pair.run();
+    assert_eq!(pair.told(1), [Completion::PeerFinished { stream: far }]);
+    pair.boards[1].host().close(far).unwrap();
+    pair.run();
+    assert!(pair.told(0).contains(&Completion::Ended { stream: near, reason: Reason::Closed }));
+    pair.boards[0].host().close(near).unwrap();
+    pair.run_until(Instant::from_nanos(200_000_000_000));
+    for board in &mut pair.boards {
+        assert!(board.memory_mut().is_home(), "{board:?}");
+        assert_eq!(board.sessions(), 0);
+    }
+}
+
+#[test]
+fn payload_is_copied_once_at_each_host_edge_and_nowhere_between() {
+    let mut pair = Pair::new();
+    let (near, far) = opened(&mut pair);
+    let bytes = noise(1_000_000);
+    assert!(transfer(&mut pair, (0, near), (1, far), &bytes) == bytes);
+    let (sender, receiver) = (pair.boards[0].copies(), pair.boards[1].copies());
+    assert_eq!((sender.host_in_bytes, receiver.host_out_bytes), (1_000_000, 1_000_000));
+    for copies in [sender, receiver] {
+        assert_eq!(copies.sar_in_bytes + copies.sar_out_bytes + copies.gather_bytes, 0);
+    }
+    assert_eq!((sender.host_out_bytes, receiver.host_in_bytes), (0, 0));
+}
+
+#[test]
+fn what_a_host_may_not_do_is_refused_with_a_reason() {
+    let mut pair = Pair::new();
+    let (near, far) = opened(&mut pair);
+    let mut host = pair.boards[0].host();
+    assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(Refused::NoRoute));
+    assert_eq!(host.unlisten(99), Err(Refused::UnknownListener));
+    host.finish(near).unwrap();
+    assert!(matches!(host.write(near, b"late"), Err(Refused::Tcp(_))));
+    host.close(near).unwrap();
+    assert_eq!(host.close(near), Err(Refused::UnknownStream), "a double close");
+    assert_eq!(host.write(near, b"x"), Err(Refused::UnknownStream));
+    assert_eq!(host.read(near, &mut [0; 4]), Err(Refused::UnknownStream));
+    // The number is used again, the old handle still names nothing.
+    pair.boards[1].host().close(far).unwrap();
+    pair.run();
+    pair.run_until(Instant::from_nanos(100_000_000_000));
+    let again = pair.boards[0].host().open(socket(1, 80)).unwrap();
+    assert_eq!(again.index(), near.index());
+    assert_eq!(pair.boards[0].host().write(near, b"x"), Err(Refused::UnknownStream));
+    for message in [Refused::UnknownStream, Refused::NoRoute, Refused::NoMemory] {
+        assert!(message.to_string().contains(':') || message.to_string().len() > 20, "says what to do");
+    }
+}
+
+#[test]
+fn a_write_that_was_cut_short_is_told_when_there_is_room() {
+    let mut pair = Pair::new();
+    let (near, far) = opened(&mut pair);
+    let bytes = noise(1 << 20);
+    let first = pair.boards[0].host().write(near, &bytes).unwrap();
+    assert!(first < bytes.len());
+    pair.run();
+    let mut buffer = vec![0; 1 << 20];
+    while pair.boards[1].host().read(far, &mut buffer).unwrap() > 0 {
+        pair.run();
+    }
+    assert!(pair.told(0).contains(&Completion::Writable { stream: near }));
+}
+
+#[test]
+fn crumbs_that_lie_unread_do_not_hold_a_page_each() {
+    let mut pair = Pair::new();
+    let (near, far) = opened(&mut pair);
+    let before = pair.boards[1].memory_mut().receive.at_home();
+    for _ in 0..200 {
+        pair.boards[0].host().write(near, b"crumb").unwrap();
+        pair.run();
+        let later = pair.now + Duration::from_millis(100);
+        pair.run_until(later);
+    }
+    assert_eq!(pair.boards[1].host().readable(far).unwrap(), 1000);
+    assert!(before - pair.boards[1].memory_mut().receive.at_home() <= 2);
+}
+
+#[test]
+fn pings_and_datagrams_come_and_go() {
+    let mut pair = Pair::new();
+    pair.boards[0].host().ping(address(1), 7, 1, &noise(1400)).unwrap();
+    pair.run();
+    let source = address(1);
+    assert_eq!(pair.told(0), [Completion::EchoReply { source, identifier: 7, sequence: 1, bytes: 1400 }]);
+    let there = pair.boards[1].host().bind(socket(1, 53)).unwrap();
+    let here = pair.boards[0].host().bind(socket(0, 5353)).unwrap();
+    pair.boards[0].host().send_to(here, socket(1, 53), b"question").unwrap();
+    pair.run();
+    assert_eq!(pair.told(1), [Completion::Datagram { socket: there }]);
+    let mut buffer = [0; 100];
+    let got = pair.boards[1].host().receive_from(there, &mut buffer).unwrap();
+    assert_eq!(got, Some((socket(0, 5353), 8)));
+    assert_eq!(&buffer[..8], b"question");
+    // Nobody is at port 54: the sender's ICMP hears of it.
+    pair.boards[0].host().send_to(here, socket(1, 54), b"hello").unwrap();
+    pair.run();
+    assert_eq!(
+        (pair.boards[1].counter("udp", "no_socket"), pair.boards[0].counter("icmp", "errors_in")),
+        (1, 1)
+    );
+    let too_long = vec![0; 1473];
+    assert_eq!(pair.boards[0].host().send_to(here, socket(1, 53), &too_long), Err(Refused::TooLong));
+    pair.boards[0].host().unbind(here).unwrap();
+    assert!(matches!(pair.boards[0].host().send_to(here, socket(1, 53), b"x"), Err(Refused::Udp(_))));
+}
+
+#[test]
+fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
+    let mut pair = Pair::new();
+    let stream = pair.boards[0].host().open(socket(1, 81)).unwrap();
+    pair.run();
+    assert_eq!(pair.told(0), [Completion::Ended { stream, reason: Reason::Refused }]);
+    let (_, far) = opened(&mut pair);
+    pair.boards[1].host().abort(far).unwrap();
+    pair.run();
+    assert!(matches!(pair.told(0)[..], [Completion::Ended { reason: Reason::Reset, .. }]));
+}
+
+#[test]
+fn sixty_streams_that_want_more_than_there_is_all_get_their_part() {
+    // The boards have 4 MiB each way, the streams ask for 15; then hardly the floors of sixty, and nobody starves.
+    for (memory_bytes, part) in [(4 << 20, 0.9), (1 << 20, 0.5)] {
+        let got = sixty_greedy_streams(memory_bytes);
+        let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+        assert!(*least as f64 >= *most as f64 * part, "least {least}, most {most}: {got:?}");
+    }
+}
+
+/// Bytes that each of sixty streams moved in 400 ms.
+fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
+    let mut configs = [config(0), config(1)];
+    for config in &mut configs {
+        config.memory.transmit_bytes = memory_bytes;
+        config.memory.receive_bytes = memory_bytes;
+    }
+    let mut pair = Pair::of(configs);
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let streams: Vec<_> = (0..60).map(|_| pair.boards[0].host().open(socket(1, 80)).unwrap()).collect();
+    pair.run();
+    let accepted: Vec<_> = pair
+        .told(1)
+        .into_iter()
+        .filter_map(|told| if let Completion::Accepted { stream, .. } = told { Some(stream) } else { None })
+        .collect();
+    assert_eq!(accepted.len(), 60);
+    let bytes = noise(1 << 20);
+    let mut got = vec![0; 60];
+    let mut buffer = vec![0; 64 << 10];
+    for stream in &streams {
+        pair.boards[0].host().write(*stream, &bytes).unwrap();
+    }
+    for _round in 0..4000 {
+        let later = pair.now + Duration::from_micros(100);
+        pair.run_until(later);
+        // Who is told that there is room writes.
+        for told in pair.told(0) {
+            if let Completion::Writable { stream } = told {
+                pair.boards[0].host().write(stream, &bytes).unwrap();
+            }
+        }
+        for (stream, got) in accepted.iter().zip(&mut got) {
+            *got += pair.boards[1].host().read(*stream, &mut buffer).unwrap();
+        }
+    }
+    got
+}

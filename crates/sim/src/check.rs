@@ -1,0 +1,74 @@
+//! Checkers: what must hold when a run is over. They stand apart from the code that they judge, and look at it only
+//! from outside.
+
+use crate::world::{BoardNumber, World};
+use kiban_ground::Instant;
+use std::time::Duration;
+
+/// A rule that a run broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Nothing more happens, and a program is not done.
+    IdleWhileWorkWaits {
+        /// Since when.
+        since: Instant,
+    },
+    /// Pages or blocks of a board have not come home.
+    MemoryAway {
+        /// Which board.
+        board: usize,
+        /// Pages of transmit memory, pages of receive memory, blocks.
+        missing: [usize; 3],
+    },
+    /// Sessions are left though all programs are done and time has passed.
+    SessionsLeft {
+        /// Which board.
+        board: usize,
+        /// How many.
+        sessions: usize,
+    },
+    /// A received stream is not the one that was sent.
+    StreamDiffers {
+        /// Which stream.
+        stream: usize,
+        /// The first byte that differs, or the shorter length.
+        at: u64,
+    },
+}
+
+/// Compares a received stream with what was sent.
+pub fn stream(number: usize, sent: &[u8], received: &[u8]) -> Vec<Violation> {
+    if sent == received {
+        return Vec::new();
+    }
+    let at = sent.iter().zip(received).position(|(one, other)| one != other);
+    let at = at.unwrap_or(sent.len().min(received.len())) as u64;
+    vec![Violation::StreamDiffers { stream: number, at }]
+}
+
+/// Lets everything end that ends by itself, then looks: are the programs done, is all memory at home, are all
+/// sessions gone?
+pub fn at_rest(world: &mut World, boards: &[BoardNumber]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    if !world.is_done() {
+        violations.push(Violation::IdleWhileWorkWaits { since: world.now() });
+    }
+    let until = world.now() + Duration::from_secs(3600);
+    world.settle(until);
+    for (index, board) in boards.iter().enumerate() {
+        let sessions = world.board(*board).sessions();
+        if sessions > 0 {
+            violations.push(Violation::SessionsLeft { board: index, sessions });
+        }
+        let memory = world.board_mut(*board).memory_mut();
+        let missing = [
+            memory.transmit.capacity() - memory.transmit.at_home(),
+            memory.receive.capacity() - memory.receive.at_home(),
+            memory.blocks.capacity() - memory.blocks.at_home(),
+        ];
+        if missing != [0; 3] {
+            violations.push(Violation::MemoryAway { board: index, missing });
+        }
+    }
+    violations
+}

@@ -1,0 +1,160 @@
+//! Harm: what a line does to cells besides delaying them.
+//!
+//! Goal      loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
+//! Cells     each cell meets each harm with its probability, independent of all others; a bit error flips one bit of
+//!           the 424, header and HEC included.
+//! Order     ATM keeps the order within a circuit, so reordering delays a *circuit* for a while, and the others
+//!           overtake it. A stall holds the whole line.
+//! Speed     a line without harm draws no chance at all.
+
+use kiban_ground::{Chance, Instant};
+use kiban_stack::atm::TimedCell;
+use kiban_wire::atm::CELL_PAYLOAD_BYTES;
+use std::time::Duration;
+
+kiban_ground::counters! {
+    /// What a line did to cells.
+    pub struct HarmCounters {
+        /// Cells lost.
+        lost,
+        /// Cells with a bit flipped.
+        flipped,
+        /// Cells that came twice.
+        doubled,
+        /// Times that a circuit was held back.
+        held_back,
+        /// Times that the line stood still.
+        stalls,
+    }
+}
+
+/// What a line does to cells. Probabilities are per cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Harm {
+    /// A cell is lost.
+    pub loss: f64,
+    /// One bit of a cell is flipped.
+    pub bit_error: f64,
+    /// A cell comes twice.
+    pub duplicate: f64,
+    /// The cell's circuit is held back for up to `hold_back`: cells of other circuits overtake its.
+    pub reorder: f64,
+    /// How long a circuit is held back at most.
+    pub hold_back: Duration,
+    /// The line stands still for up to `stall`.
+    pub stalls: f64,
+    /// How long the line stands still at most.
+    pub stall: Duration,
+}
+
+impl Harm {
+    /// No harm.
+    pub const NONE: Harm = Harm {
+        loss: 0.0,
+        bit_error: 0.0,
+        duplicate: 0.0,
+        reorder: 0.0,
+        hold_back: Duration::ZERO,
+        stalls: 0.0,
+        stall: Duration::ZERO,
+    };
+
+    /// A bit of everything, from a seed: what a hundred worlds in CI meet.
+    pub fn of_seed(seed: u64) -> Harm {
+        let mut chance = Chance::from_seed(seed ^ 0x6861_726d);
+        let mut some = |most: f64| if chance.happens(0.6) { chance.unit() * most } else { 0.0 };
+        Harm {
+            loss: some(3e-4),
+            bit_error: some(2e-4),
+            duplicate: some(1e-4),
+            reorder: some(1e-3),
+            hold_back: Duration::from_micros(300),
+            stalls: some(2e-5),
+            stall: Duration::from_millis(20),
+        }
+    }
+}
+
+/// A line's harm at work.
+#[derive(Debug)]
+pub(crate) struct Harmful {
+    harm: Harm,
+    chance: Chance,
+    /// Circuits held back: header bits that name them, and until when.
+    held: Vec<(u32, Instant)>,
+    stalled_until: Instant,
+    pub(crate) counters: HarmCounters,
+}
+
+/// The bits of a header word that name the circuit.
+const NAME_BITS: u32 = 0xffff_fff0;
+
+impl Harmful {
+    pub(crate) fn new(harm: Harm, chance: Chance) -> Harmful {
+        Harmful {
+            harm,
+            chance,
+            held: Vec::new(),
+            stalled_until: Instant::ZERO,
+            counters: HarmCounters::default(),
+        }
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        self.harm == Harm::NONE
+    }
+
+    /// Does what is to be done to `cells`, from place `from` on. Afterwards they stand in the order of their moments.
+    pub(crate) fn apply(&mut self, cells: &mut Vec<TimedCell>, from: usize) {
+        let fresh = cells.split_off(from);
+        for mut cell in fresh {
+            if self.chance.happens(self.harm.loss) {
+                self.counters.lost += 1;
+                continue;
+            }
+            if self.chance.happens(self.harm.bit_error) {
+                self.counters.flipped += 1;
+                self.flip(&mut cell);
+            }
+            cell.at = self.moment(&cell);
+            cells.push(cell);
+            if self.chance.happens(self.harm.duplicate) {
+                self.counters.doubled += 1;
+                cells.push(cell);
+            }
+        }
+        // Held circuits stand later than those that overtook them; cells of one circuit stay in order.
+        cells[from..].sort_by_key(|cell| cell.at);
+    }
+
+    fn flip(&mut self, cell: &mut TimedCell) {
+        let bit = self.chance.below(8 * (5 + CELL_PAYLOAD_BYTES as u64)) as usize;
+        match bit {
+            0..32 => cell.header ^= 1 << bit,
+            32..40 => cell.hec ^= 1 << (bit - 32),
+            _ => cell.payload[(bit - 40) / 8] ^= 1 << (bit % 8),
+        }
+    }
+
+    /// When the cell arrives, stalls and held circuits considered.
+    fn moment(&mut self, cell: &TimedCell) -> Instant {
+        if self.chance.happens(self.harm.stalls) {
+            self.counters.stalls += 1;
+            let length = self.chance.below(self.harm.stall.as_nanos() as u64 + 1);
+            self.stalled_until = self.stalled_until.max(cell.at + Duration::from_nanos(length));
+        }
+        let name = cell.header & NAME_BITS;
+        if self.chance.happens(self.harm.reorder) {
+            self.counters.held_back += 1;
+            let length = self.chance.below(self.harm.hold_back.as_nanos() as u64 + 1);
+            let until = cell.at + Duration::from_nanos(length);
+            match self.held.iter_mut().find(|held| held.0 == name) {
+                Some(held) => held.1 = held.1.max(until),
+                None => self.held.push((name, until)),
+            }
+        }
+        self.held.retain(|held| held.1 > cell.at);
+        let held = self.held.iter().find(|held| held.0 == name).map_or(Instant::ZERO, |held| held.1);
+        cell.at.max(held).max(self.stalled_until)
+    }
+}

@@ -1,0 +1,106 @@
+//! One direction of a line: cells under way.
+//!
+//! A line is a value. Whoever needs to know what has arrived by some moment *pulls* it up to there: the sender
+//! commits its slots in a plain loop, the cells are shifted by the propagation delay and harmed, and stand ready. There is no event
+//! per cell. The moments at which frames end are noted apart, because only they are news to a receiver.
+
+use crate::harm::{Harm, HarmCounters, Harmful};
+use crate::tap::Tap;
+use kiban_ground::{Chance, Instant};
+use kiban_stack::atm::TimedCell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Light in fibre travels so far in a second, metres (paper \[2\]).
+pub const METRES_PER_SECOND: f64 = 2.1e8;
+
+/// A line of some length, and what it does to cells.
+#[derive(Debug)]
+pub struct Line {
+    pub(crate) delay: Duration,
+    pub(crate) under_way: VecDeque<TimedCell>,
+    ends: VecDeque<Instant>,
+    harm: Harmful,
+    tap: Option<Tap>,
+    cells: u64,
+    pub(crate) fresh: Vec<TimedCell>,
+}
+
+impl Line {
+    pub(crate) fn new(metres: f64, harm: Harm, chance: Chance) -> Line {
+        Line {
+            delay: Duration::from_nanos((metres / METRES_PER_SECOND * 1e9).round() as u64),
+            under_way: VecDeque::new(),
+            ends: VecDeque::new(),
+            harm: Harmful::new(harm, chance),
+            tap: None,
+            cells: 0,
+            fresh: Vec::new(),
+        }
+    }
+
+    /// Puts a tap on the line: it sees what arrives.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    /// Takes the tap off.
+    pub fn take_tap(&mut self) -> Option<Tap> {
+        self.tap.take()
+    }
+
+    /// Cells that were sent so far.
+    pub fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// What the line did to cells.
+    pub fn harm_counters(&self) -> &HarmCounters {
+        &self.harm.counters
+    }
+
+    /// The cells in `fresh` have left the sender.
+    pub(crate) fn depart(&mut self) {
+        self.cells += self.fresh.len() as u64;
+        for cell in &mut self.fresh {
+            cell.at += self.delay;
+        }
+        if !self.harm.is_none() {
+            self.harm.apply(&mut self.fresh, 0);
+        }
+        // A circuit that was held back may stand behind cells of a later burst: they go before it.
+        let late =
+            self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);
+        for cell in self.fresh.drain(..) {
+            if cell.is_end() {
+                self.ends.push_back(cell.at);
+            }
+            if let Some(tap) = &mut self.tap {
+                tap.see(&cell);
+            }
+            self.under_way.push_back(cell);
+        }
+        if late {
+            self.under_way.make_contiguous().sort_by_key(|cell| cell.at);
+            self.ends.make_contiguous().sort();
+        }
+    }
+
+    /// When the next frame under way ends.
+    pub(crate) fn next_end(&self) -> Instant {
+        self.ends.front().copied().unwrap_or(Instant::NEVER)
+    }
+
+    /// Moves what has arrived by `until` to `out`.
+    pub(crate) fn arrive(&mut self, until: Instant, out: &mut Vec<TimedCell>) {
+        let count = if self.under_way.back().is_none_or(|last| last.at <= until) {
+            self.under_way.len()
+        } else {
+            self.under_way.partition_point(|cell| cell.at <= until)
+        };
+        out.extend(self.under_way.drain(..count));
+        while self.ends.front().is_some_and(|end| *end <= until) {
+            self.ends.pop_front();
+        }
+    }
+}

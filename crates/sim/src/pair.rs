@@ -1,0 +1,118 @@
+//! Two boards through an ATM switch: the set-up of paper \[1\], figure 5.
+//!
+//! ```text
+//!   board 0 ── line ── switch ── line ── board 1
+//!   10.0.0.1   OC-3c             OC-3c   10.0.0.2
+//! ```
+
+use crate::harm::Harm;
+use crate::world::{BoardNumber, LineNumber, Plug, SwitchNumber, World};
+use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
+use kiban_stack::atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
+use kiban_stack::tcp;
+use kiban_wire::atm::{Interface, Vc};
+use std::net::{IpAddr, SocketAddr};
+
+/// How two boards and what lies between them are set up.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed of all chance.
+    pub seed: u64,
+    /// TCP's settings on both boards.
+    pub tcp: tcp::Config,
+    /// Packet memory of each board.
+    pub memory: MemoryConfig,
+    /// Length of each of the two lines.
+    pub metres: f64,
+    /// What both lines do to cells.
+    pub harm: Harm,
+    /// Cells that may wait at an output port of the switch.
+    pub switch_cells_max: usize,
+}
+
+impl Plan {
+    /// Paper \[1\]'s boards with a TCP window of so many bytes: payloads of 8192 bytes, no timestamps, 8 MB of
+    /// content memory each way, short lines.
+    pub fn with_window(window_bytes: u32) -> Plan {
+        let tcp = tcp::Config {
+            mss: 8192,
+            segment_bytes_max: 8192,
+            receive_buffer_bytes: window_bytes,
+            send_buffer_bytes: 2 * window_bytes,
+            ..tcp::Config::default()
+        };
+        Plan {
+            seed: 1,
+            tcp,
+            memory: MemoryConfig::default(),
+            metres: 100.0,
+            harm: Harm::NONE,
+            switch_cells_max: 16_384,
+        }
+    }
+}
+
+/// Two boards, a switch and four directions of line, in a world.
+#[derive(Debug)]
+pub struct Pair {
+    /// The world.
+    pub world: World,
+    /// The boards.
+    pub boards: [BoardNumber; 2],
+    /// The switch.
+    pub switch: SwitchNumber,
+    /// Each board's line to the switch.
+    pub sending: [LineNumber; 2],
+    /// The switch's line to each board.
+    pub receiving: [LineNumber; 2],
+}
+
+/// The circuit's name at the boards.
+const CIRCUIT: Vc = Vc { vpi: 0, vci: 100 };
+
+impl Pair {
+    /// Builds what `plan` says.
+    pub fn new(plan: &Plan) -> Pair {
+        let mut world = World::new(plan.seed);
+        let boards = [0, 1].map(|side| world.add_board(&Pair::board(plan, side)));
+        let cell_time = Interval::of_line(OC3C_BITS_PER_SECOND);
+        let port = SwitchPort {
+            early_cells_max: plan.switch_cells_max * 3 / 4,
+            ..SwitchPort::plain(cell_time, Interface::Uni, plan.switch_cells_max)
+        };
+        let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
+        for side in 0..2 {
+            let name = Name::Circuit(CIRCUIT);
+            let route = Route::plain(side, name, 1 - side, name, plan.switch_cells_max);
+            switch.add(Route { frame_discard: true, ..route }).expect("the table is empty");
+        }
+        let switch = world.add_switch(switch);
+        let lines = [0, 1].map(|side| {
+            world.join(Plug::Board(boards[side], 0), Plug::Switch(switch, side), plan.metres, plan.harm)
+        });
+        Pair { world, boards, switch, sending: lines.map(|line| line.0), receiving: lines.map(|line| line.1) }
+    }
+
+    /// The address of a side.
+    pub fn address(side: usize) -> IpAddr {
+        IpAddr::from([10, 0, 0, 1 + side as u8])
+    }
+
+    /// A port of a side.
+    pub fn socket(side: usize, port: u16) -> SocketAddr {
+        SocketAddr::new(Pair::address(side), port)
+    }
+
+    fn board(plan: &Plan, side: usize) -> BoardConfig {
+        let prefix = kiban_stack::ip::Prefix::new(Pair::address(0), 24);
+        let mut port = AtmPortConfig::oc3c(Pair::address(side), prefix);
+        port.circuits.push(CircuitConfig::to(CIRCUIT, Pair::address(1 - side)));
+        BoardConfig {
+            seed: plan.seed.wrapping_mul(2) + side as u64,
+            memory: plan.memory,
+            tcp: plan.tcp.clone(),
+            ports: vec![PortConfig::Atm(port)],
+            ..BoardConfig::default()
+        }
+    }
+}

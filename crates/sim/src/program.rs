@@ -1,0 +1,234 @@
+//! Programs: what applications do with a board, in virtual time.
+//!
+//! A program is told of completions and works on the host edge. It costs no virtual time.
+
+use kiban_board::{Completion, Host, StreamId};
+use kiban_ground::Instant;
+use std::any::Any;
+
+/// An application on a board.
+pub trait Program: Any {
+    /// Once, before anything else.
+    fn start(&mut self, host: &mut Host<'_>, now: Instant);
+    /// Something has happened.
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
+    /// Whether everything that was to be done is done.
+    fn is_done(&self) -> bool;
+    /// The program as itself, to ask it afterwards.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Fills a buffer with the bytes of a stream that stand at an offset; always all of it.
+pub type Source = Box<dyn FnMut(u64, &mut [u8])>;
+/// Takes the bytes of a stream that stand at an offset.
+pub type Sink = Box<dyn FnMut(u64, &[u8])>;
+
+/// Bytes that a program moves in one call.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Sends streams to a peer, each over its own session.
+pub struct Sender {
+    remote: std::net::SocketAddr,
+    jobs: Vec<Outgoing>,
+    buffer: Vec<u8>,
+}
+
+struct Outgoing {
+    stream: Option<StreamId>,
+    source: Source,
+    length: u64,
+    sent: u64,
+    /// Bytes that were read from the source and not taken yet.
+    kept: Vec<u8>,
+    ended: bool,
+}
+
+impl Sender {
+    /// Sends one stream for each `(length, source)` to `remote`, all at once.
+    pub fn new(remote: std::net::SocketAddr, streams: Vec<(u64, Source)>) -> Sender {
+        let jobs = streams
+            .into_iter()
+            .map(|(length, source)| Outgoing {
+                stream: None,
+                source,
+                length,
+                sent: 0,
+                kept: Vec::new(),
+                ended: false,
+            })
+            .collect();
+        Sender { remote, jobs, buffer: vec![0; BUFFER_BYTES] }
+    }
+
+    fn pump(&mut self, index: usize, host: &mut Host<'_>) {
+        let job = &mut self.jobs[index];
+        let Some(stream) = job.stream else { return };
+        while job.sent < job.length {
+            if job.kept.is_empty() {
+                // Read no more than there is room for: the source's bytes are touched once.
+                let room = host.room(stream).unwrap_or(0).max(1);
+                let count = (room.min(BUFFER_BYTES) as u64).min(job.length - job.sent) as usize;
+                (job.source)(job.sent, &mut self.buffer[..count]);
+                match host.write(stream, &self.buffer[..count]) {
+                    Ok(taken) if taken == count => job.sent += count as u64,
+                    Ok(taken) => {
+                        job.sent += taken as u64;
+                        job.kept.extend_from_slice(&self.buffer[taken..count]);
+                        return;
+                    }
+                    Err(_) => return,
+                }
+            } else {
+                match host.write(stream, &job.kept) {
+                    Ok(taken) => {
+                        job.sent += taken as u64;
+                        job.kept.drain(..taken);
+                        if !job.kept.is_empty() {
+                            return;
+                        }
+                    }
+                    Err(_) => return,
+                }
+            }
+        }
+        let _ = host.finish(stream);
+    }
+}
+
+impl Program for Sender {
+    fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
+        for job in &mut self.jobs {
+            job.stream = host.open(self.remote).ok();
+        }
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _now: Instant) {
+        let find = |jobs: &[Outgoing], stream| jobs.iter().position(|job| job.stream == Some(stream));
+        match completion {
+            Completion::Opened { stream } | Completion::Writable { stream } => {
+                if let Some(index) = find(&self.jobs, stream) {
+                    self.pump(index, host);
+                }
+            }
+            Completion::Ended { stream, .. } => {
+                if let Some(index) = find(&self.jobs, stream) {
+                    self.jobs[index].ended = true;
+                    let _ = host.close(stream);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.jobs.iter().all(|job| job.ended)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Receives streams.
+pub struct Receiver {
+    port: u16,
+    jobs: Vec<Incoming>,
+    make: Box<dyn FnMut(usize) -> Sink>,
+    expected: usize,
+    buffer: Vec<u8>,
+    refused: usize,
+}
+
+struct Incoming {
+    stream: StreamId,
+    sink: Sink,
+    received: u64,
+    opened_at: Instant,
+    first_at: Option<Instant>,
+    last_at: Instant,
+    finished: bool,
+}
+
+/// What became of one received stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Bytes.
+    pub bytes: u64,
+    /// When the stream was accepted.
+    pub opened_at: Instant,
+    /// When the first bytes came.
+    pub first_at: Option<Instant>,
+    /// When the last bytes came.
+    pub last_at: Instant,
+}
+
+impl Receiver {
+    /// Listens on `port` for `expected` streams; `make(n)` gives the sink of the n-th accepted one.
+    pub fn new(port: u16, expected: usize, make: Box<dyn FnMut(usize) -> Sink>) -> Receiver {
+        Receiver { port, jobs: Vec::new(), make, expected, buffer: vec![0; BUFFER_BYTES], refused: 0 }
+    }
+
+    /// What became of the streams, in the order in which they were accepted.
+    pub fn received(&self) -> Vec<Received> {
+        let told = |job: &Incoming| Received {
+            bytes: job.received,
+            opened_at: job.opened_at,
+            first_at: job.first_at,
+            last_at: job.last_at,
+        };
+        self.jobs.iter().map(told).collect()
+    }
+
+    fn drain(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
+        let Some(job) = self.jobs.iter_mut().find(|job| job.stream == stream) else { return };
+        while let Ok(count @ 1..) = host.read(stream, &mut self.buffer) {
+            (job.sink)(job.received, &self.buffer[..count]);
+            job.received += count as u64;
+            job.first_at.get_or_insert(now);
+            job.last_at = now;
+        }
+    }
+}
+
+impl Program for Receiver {
+    fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
+        let any = std::net::SocketAddr::from(([0, 0, 0, 0], self.port));
+        if host.listen(any).is_err() {
+            self.refused += 1;
+        }
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::Accepted { stream, .. } => {
+                let sink = (self.make)(self.jobs.len());
+                self.jobs.push(Incoming {
+                    stream,
+                    sink,
+                    received: 0,
+                    opened_at: now,
+                    first_at: None,
+                    last_at: now,
+                    finished: false,
+                });
+            }
+            Completion::Readable { stream } => self.drain(stream, host, now),
+            Completion::PeerFinished { stream } | Completion::Ended { stream, .. } => {
+                self.drain(stream, host, now);
+                if let Some(job) = self.jobs.iter_mut().find(|job| job.stream == stream && !job.finished) {
+                    job.finished = true;
+                    let _ = host.close(stream);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.jobs.len() == self.expected && self.jobs.iter().all(|job| job.finished)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

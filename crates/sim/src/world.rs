@@ -1,0 +1,446 @@
+//! The world: boards and switches joined by lines, in virtual time.
+//!
+//! Goal      the code that we ship, at a moment that we choose, exact to the cell and many times faster than the line.
+//! Events    few: a frame ends at somebody's door, a board's deadline, room in a port. They stand in a heap by
+//!           (moment, number), so that a run repeats itself.
+//! Pull      nothing moves by itself. At an event, whoever is concerned pulls its lines up to the moment of the event:
+//!           a line pulls its sender, a switch pulls the lines into it, each up to the moment that can still matter to
+//!           it. A switch takes the time through its fabric off, so that every pull reaches further back and
+//!           ends at boards, which have acted already.
+//! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier than told. An event
+//!           that comes too early finds nothing and asks again.
+//! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
+
+use crate::harm::Harm;
+use crate::line::Line;
+use crate::program::Program;
+use kiban_board::{Board, BoardConfig, Input, Output};
+use kiban_ground::{Chance, Instant};
+use kiban_stack::atm::{Switch, TimedCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Polls of one board at one moment before the world calls it a livelock.
+const POLLS_MAX: usize = 1_000_000;
+
+/// A board of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoardNumber(usize);
+
+/// A switch of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchNumber(usize);
+
+/// One direction of a line of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineNumber(usize);
+
+/// Where a line ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plug {
+    /// A port of a board.
+    Board(BoardNumber, usize),
+    /// A port of a switch.
+    Switch(SwitchNumber, usize),
+}
+
+/// Processor time by who used it, in ticks of the lent source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// The boards: protocols, segmentation, reassembly.
+    pub board_ticks: u64,
+    /// The programs, with the copies at the host edge.
+    pub host_ticks: u64,
+}
+
+struct Way {
+    from: Plug,
+    to: Plug,
+    line: Line,
+    /// When the event for its next frame end is due, if one stands in the heap.
+    expected: Instant,
+}
+
+struct Site {
+    board: Board,
+    programs: Vec<Box<dyn Program>>,
+    /// Programs that have not been started: the last so many.
+    fresh: usize,
+    wake_at: Instant,
+    /// Lines out of the board.
+    out: Vec<usize>,
+}
+
+struct Crossing {
+    switch: Switch,
+    into: Vec<usize>,
+    out: Vec<usize>,
+    pulled: Instant,
+    trains: Vec<(usize, Vec<TimedCell>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// A frame may have ended at the far end of a line.
+    End(usize),
+    /// A board's deadline, or room in one of its ports.
+    Wake(usize),
+}
+
+/// Boards, switches, lines, and the time.
+pub struct World {
+    now: Instant,
+    chance: Chance,
+    sites: Vec<Site>,
+    crossings: Vec<Crossing>,
+    ways: Vec<Way>,
+    heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    number: u64,
+    ticks: Option<fn() -> u64>,
+    cost: Cost,
+    events: u64,
+    cells: Vec<TimedCell>,
+}
+
+impl World {
+    /// An empty world; all its chance comes from `seed`.
+    pub fn new(seed: u64) -> World {
+        World {
+            now: Instant::ZERO,
+            chance: Chance::from_seed(seed),
+            sites: Vec::new(),
+            crossings: Vec::new(),
+            ways: Vec::new(),
+            heap: BinaryHeap::new(),
+            number: 0,
+            ticks: None,
+            cost: Cost::default(),
+            events: 0,
+            cells: Vec::new(),
+        }
+    }
+
+    /// Lends a tick source with which processor time is measured.
+    pub fn lend_ticks(&mut self, ticks: fn() -> u64) {
+        self.ticks = Some(ticks);
+    }
+
+    /// Adds a board.
+    pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
+        let board = Board::new(config);
+        self.sites.push(Site {
+            board,
+            programs: Vec::new(),
+            fresh: 0,
+            wake_at: Instant::NEVER,
+            out: Vec::new(),
+        });
+        BoardNumber(self.sites.len() - 1)
+    }
+
+    /// Adds a switch.
+    pub fn add_switch(&mut self, switch: Switch) -> SwitchNumber {
+        self.crossings.push(Crossing {
+            switch,
+            into: Vec::new(),
+            out: Vec::new(),
+            pulled: Instant::ZERO,
+            trains: Vec::new(),
+        });
+        SwitchNumber(self.crossings.len() - 1)
+    }
+
+    /// Joins two plugs by a line of some length, both directions alike.
+    pub fn join(&mut self, one: Plug, other: Plug, metres: f64, harm: Harm) -> (LineNumber, LineNumber) {
+        let there = self.lay(one, other, metres, harm);
+        let back = self.lay(other, one, metres, harm);
+        (there, back)
+    }
+
+    fn lay(&mut self, from: Plug, to: Plug, metres: f64, harm: Harm) -> LineNumber {
+        let number = self.ways.len();
+        let line = Line::new(metres, harm, self.chance.fork(number as u64 + 1));
+        self.ways.push(Way { from, to, line, expected: Instant::NEVER });
+        match from {
+            Plug::Board(board, _) => self.sites[board.0].out.push(number),
+            Plug::Switch(switch, _) => self.crossings[switch.0].out.push(number),
+        }
+        if let Plug::Switch(switch, _) = to {
+            self.crossings[switch.0].into.push(number);
+        }
+        LineNumber(number)
+    }
+
+    /// Gives a board a program. It starts at once.
+    pub fn run_program(&mut self, board: BoardNumber, program: Box<dyn Program>) {
+        let site = &mut self.sites[board.0];
+        site.programs.push(program);
+        site.fresh += 1;
+        self.wake(board.0, self.now);
+    }
+
+    /// Takes a board's programs away, to ask them.
+    pub fn take_programs(&mut self, board: BoardNumber) -> Vec<Box<dyn Program>> {
+        std::mem::take(&mut self.sites[board.0].programs)
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A board.
+    pub fn board(&self, board: BoardNumber) -> &Board {
+        &self.sites[board.0].board
+    }
+
+    /// A board, for those who make its life hard.
+    pub fn board_mut(&mut self, board: BoardNumber) -> &mut Board {
+        &mut self.sites[board.0].board
+    }
+
+    /// A switch.
+    pub fn switch(&self, switch: SwitchNumber) -> &Switch {
+        &self.crossings[switch.0].switch
+    }
+
+    /// A line.
+    pub fn line(&mut self, line: LineNumber) -> &mut Line {
+        &mut self.ways[line.0].line
+    }
+
+    /// Processor time used so far.
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Whether all programs are done.
+    pub fn is_done(&self) -> bool {
+        self.sites.iter().flat_map(|site| &site.programs).all(|program| program.is_done())
+    }
+
+    /// Goes on until all programs are done, nothing is left to happen, or `until`. Whether the programs are done.
+    pub fn run(&mut self, until: Instant) -> bool {
+        self.run_with(until, &mut |_| {})
+    }
+
+    /// The same, with a look at the world after every event (a progress bar).
+    pub fn run_with(&mut self, until: Instant, look: &mut dyn FnMut(&World)) -> bool {
+        while !self.is_done() {
+            if !self.step(until) {
+                return self.is_done();
+            }
+            look(self);
+        }
+        true
+    }
+
+    /// Goes on until nothing is left to happen, or `until`: what closed sessions leave behind ends too.
+    pub fn settle(&mut self, until: Instant) {
+        while self.step(until) {}
+    }
+
+    /// The next event, unless it comes after `until`.
+    fn step(&mut self, until: Instant) -> bool {
+        let Some(Reverse((moment, _, event))) = self.heap.peek().copied() else { return false };
+        if moment > until {
+            return false;
+        }
+        self.heap.pop();
+        self.now = moment;
+        self.events += 1;
+        match event {
+            Event::End(line) => self.on_end(line),
+            Event::Wake(site) if self.sites[site].wake_at == moment => {
+                self.sites[site].wake_at = Instant::NEVER;
+                self.work(site, None);
+            }
+            Event::Wake(_) => {}
+        }
+        true
+    }
+
+    fn push(&mut self, moment: Instant, event: Event) {
+        self.number += 1;
+        self.heap.push(Reverse((moment, self.number, event)));
+    }
+
+    /// A frame may have ended at the far end of a line.
+    fn on_end(&mut self, number: usize) {
+        if self.ways[number].expected != self.now {
+            return;
+        }
+        self.ways[number].expected = Instant::NEVER;
+        match self.ways[number].to {
+            Plug::Switch(switch, _) => {
+                let reach = self.now + self.crossings[switch.0].switch.delay();
+                self.pull_switch(switch.0, reach);
+                for index in 0..self.crossings[switch.0].out.len() {
+                    self.expect(self.crossings[switch.0].out[index]);
+                }
+            }
+            Plug::Board(board, port) => {
+                self.pull(number, self.now);
+                if self.ways[number].line.next_end() <= self.now {
+                    let mut cells = std::mem::take(&mut self.cells);
+                    self.ways[number].line.arrive(self.now, &mut cells);
+                    self.work(board.0, Some((port, &cells)));
+                    cells.clear();
+                    self.cells = cells;
+                }
+            }
+        }
+        self.expect(number);
+    }
+
+    /// Everything that arrives at the far end of a line by `until` is on the line.
+    fn pull(&mut self, number: usize, until: Instant) {
+        let until = until - self.ways[number].line.delay;
+        match self.ways[number].from {
+            Plug::Board(board, port) => {
+                let started = self.ticks.map(|ticks| ticks());
+                let Way { line, .. } = &mut self.ways[number];
+                let site = &mut self.sites[board.0];
+                site.board.cells(port, until, &mut line.fresh);
+                self.charge(started);
+                self.ways[number].line.depart();
+            }
+            Plug::Switch(switch, port) => {
+                self.pull_switch(switch.0, until);
+                let Way { line, .. } = &mut self.ways[number];
+                self.crossings[switch.0].switch.advance(port, until, &mut line.fresh);
+                line.depart();
+            }
+        }
+    }
+
+    /// Everything that can leave a switch by `until` has entered it.
+    fn pull_switch(&mut self, number: usize, until: Instant) {
+        let crossing = &mut self.crossings[number];
+        let until = until - crossing.switch.delay();
+        if until <= crossing.pulled {
+            return;
+        }
+        crossing.pulled = until;
+        let into = std::mem::take(&mut crossing.into);
+        let mut trains = std::mem::take(&mut crossing.trains);
+        trains.resize_with(into.len(), Default::default);
+        for (line, train) in into.iter().zip(&mut trains) {
+            self.pull(*line, until);
+            let Plug::Switch(_, port) = self.ways[*line].to else {
+                unreachable!("lines into a switch end there")
+            };
+            train.0 = port;
+            train.1.clear();
+            self.ways[*line].line.arrive(until, &mut train.1);
+        }
+        let crossing = &mut self.crossings[number];
+        match trains.iter().filter(|train| !train.1.is_empty()).count() {
+            0 => {}
+            1 => trains.iter().for_each(|(port, train)| crossing.switch.arrive(*port, train)),
+            _ => {
+                let mut slices: Vec<_> = trains.iter().map(|(port, train)| (*port, &train[..])).collect();
+                crossing.switch.arrive_merged(&mut slices);
+            }
+        }
+        crossing.into = into;
+        crossing.trains = trains;
+    }
+
+    /// Sees to it that the next frame end on a line is an event.
+    fn expect(&mut self, number: usize) {
+        let way = &self.ways[number];
+        let sent = match way.from {
+            Plug::Board(board, port) => self.sites[board.0].board.next_cell_end(port),
+            Plug::Switch(switch, port) => self.crossings[switch.0].switch.next_end(port),
+        };
+        let arrives = if sent == Instant::NEVER { sent } else { sent + way.line.delay };
+        let next = arrives.min(way.line.next_end()).max(self.now);
+        if next < way.expected && next != Instant::NEVER {
+            self.ways[number].expected = next;
+            self.push(next, Event::End(number));
+        }
+    }
+
+    fn wake(&mut self, site: usize, moment: Instant) {
+        let moment = moment.max(self.now);
+        if moment < self.sites[site].wake_at {
+            self.sites[site].wake_at = moment;
+            self.push(moment, Event::Wake(site));
+        }
+    }
+
+    /// A board works: on cells, on time, on what its programs ask.
+    fn work(&mut self, number: usize, cells: Option<(usize, &[TimedCell])>) {
+        let ticks = self.ticks;
+        let mut started = ticks.map(|ticks| ticks());
+        let now = self.now;
+        let site = &mut self.sites[number];
+        match cells {
+            Some((port, cells)) => site.board.handle(Input::Cells { port, cells }, now),
+            None => site.board.handle(Input::Timeout, now),
+        }
+        if site.fresh > 0 {
+            let first = site.programs.len() - std::mem::take(&mut site.fresh);
+            let mut host = site.board.host();
+            site.programs[first..].iter_mut().for_each(|program| program.start(&mut host, now));
+        }
+        let mut deadline = Instant::NEVER;
+        for turn in 0.. {
+            assert!(turn < POLLS_MAX, "board {number} does not come to rest at {now:?}");
+            match site.board.poll() {
+                Output::Completions => {
+                    let board_until = ticks.map(|ticks| ticks());
+                    let mut host = site.board.host();
+                    while let Some(completion) = host.completion() {
+                        for program in &mut site.programs {
+                            program.on_completion(completion, &mut host, now);
+                        }
+                    }
+                    if let (Some(ticks), Some(board_until), Some(from)) = (ticks, board_until, started) {
+                        let host_until = ticks();
+                        self.cost.board_ticks += board_until.saturating_sub(from);
+                        self.cost.host_ticks += host_until.saturating_sub(board_until);
+                        started = Some(host_until);
+                    }
+                }
+                Output::Transmit { .. } => panic!("a world of cells has no IP ports: board {number}"),
+                Output::Idle { deadline: at } => {
+                    deadline = at;
+                    break;
+                }
+            }
+        }
+        self.charge(started);
+        if deadline != Instant::NEVER {
+            self.wake(number, deadline);
+        }
+        for index in 0..self.sites[number].out.len() {
+            let line = self.sites[number].out[index];
+            self.expect(line);
+            let Plug::Board(_, port) = self.ways[line].from else { unreachable!("a board's own line") };
+            let room_at = self.sites[number].board.next_room(port);
+            if room_at != Instant::NEVER {
+                self.wake(number, room_at);
+            }
+        }
+    }
+
+    fn charge(&mut self, started: Option<u64>) {
+        if let (Some(ticks), Some(started)) = (self.ticks, started) {
+            self.cost.board_ticks += ticks().saturating_sub(started);
+        }
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (boards, switches, lines) = (self.sites.len(), self.crossings.len(), self.ways.len());
+        write!(f, "World({boards} boards, {switches} switches, {lines} lines, {:?})", self.now)
+    }
+}

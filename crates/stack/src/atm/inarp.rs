@@ -1,0 +1,375 @@
+//! InATMARP on permanent circuits: whose circuit is this (RFC 2225 §8.2, RFC 2390).
+//!
+//! Goal      each end of a permanent circuit learns the other's IPv4 address, and forgets it when nobody answers.
+//! States    asking: a request now and every `request_interval`, `requests_max` in all. Known: for `age`, then asking
+//!           again with the address kept meanwhile. Resting: nobody answered; asking begins again after `rest`. Fixed:
+//!           the address was given, nothing is asked.
+//! Up        a packet without its LLC/SNAP header → [`InArpVerdict`]. A request also tells who asks.
+//! Down      [`InArp::settle`] pays once per burst: at most one reply per circuit, however many asked.
+//! Limits    one state per circuit opened; packets keep no memory.
+//! Left out  ATMARP proper (servers, switched circuits): such packets are counted and ignored.
+
+use crate::atm::Circuit;
+use crate::atm::counters::InArpCounters;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use kiban_ground::{Alarm, Alarms, Instant};
+use kiban_wire::atmarp::{Operation, PACKET_BYTES_MAX, Packet, Party};
+
+/// How to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct InArpConfig {
+    /// Our own address.
+    pub own: Ipv4Addr,
+    /// Between two requests of a series; at least a microsecond.
+    pub request_interval: Duration,
+    /// Requests of a series.
+    pub requests_max: u32,
+    /// How long an answer is believed (RFC 2225 §8.5.1: 15 minutes at a client).
+    pub age: Duration,
+    /// Between a series that nobody answered and the next; at least a microsecond.
+    pub rest: Duration,
+}
+
+impl InArpConfig {
+    /// One second, five times; 15 minutes; a minute's rest.
+    pub const fn new(own: Ipv4Addr) -> InArpConfig {
+        InArpConfig {
+            own,
+            request_interval: Duration::from_secs(1),
+            requests_max: 5,
+            age: Duration::from_secs(15 * 60),
+            rest: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a packet told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InArpVerdict {
+    /// Nothing new, or nothing at all.
+    Nothing,
+    /// The far end of the circuit has this address; it was unknown or another before.
+    Learned(Ipv4Addr),
+}
+
+/// What is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InArpDue<'a> {
+    /// Send this packet, behind an LLC/SNAP header.
+    Packet {
+        /// On this circuit.
+        circuit: Circuit,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// The far end does not answer any more: it is forgotten.
+    Lost {
+        /// The circuit.
+        circuit: Circuit,
+        /// The address that it had.
+        ip: Ipv4Addr,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Asking { requests_left: u32 },
+    Known,
+    Resting,
+    Fixed,
+}
+
+struct End {
+    state: State,
+    peer: Option<Ipv4Addr>,
+    deadline: Instant,
+    alarm: Alarm,
+    /// Who asked in this burst and has not been answered.
+    owed: Option<Ipv4Addr>,
+}
+
+/// InATMARP of one port.
+pub struct InArp {
+    config: InArpConfig,
+    ends: Vec<Option<End>>,
+    alarms: Alarms,
+    /// Circuits that owe a reply, each once.
+    owing: Vec<u32>,
+    counters: InArpCounters,
+}
+
+impl InArp {
+    /// A port at which no circuit is open.
+    ///
+    /// # Panics
+    /// When an interval is shorter than a microsecond.
+    pub fn new(config: InArpConfig) -> InArp {
+        let shortest = config.request_interval.min(config.rest).min(config.age);
+        assert!(shortest >= Duration::from_micros(1), "an interval lasts at least a microsecond");
+        InArp {
+            config,
+            ends: Vec::new(),
+            alarms: Alarms::new(),
+            owing: Vec::new(),
+            counters: InArpCounters::default(),
+        }
+    }
+
+    /// Opens a circuit: the first request is due now.
+    pub fn open(&mut self, circuit: Circuit, now: Instant) {
+        let state = State::Asking { requests_left: self.config.requests_max };
+        self.set(circuit, End { state, peer: None, deadline: now, alarm: Alarm::default(), owed: None });
+    }
+
+    /// Opens a circuit whose far end is given: nothing is asked, requests are answered.
+    pub fn open_fixed(&mut self, circuit: Circuit, peer: Ipv4Addr) {
+        let (deadline, alarm) = (Instant::NEVER, Alarm::default());
+        self.set(circuit, End { state: State::Fixed, peer: Some(peer), deadline, alarm, owed: None });
+    }
+
+    fn set(&mut self, circuit: Circuit, mut end: End) {
+        self.close(circuit);
+        let index = circuit.0 as usize;
+        if self.ends.len() <= index {
+            self.ends.resize_with(index + 1, || None);
+        }
+        if end.deadline < Instant::NEVER {
+            self.alarms.set(&mut end.alarm, circuit.0, end.deadline);
+        }
+        self.ends[index] = Some(end);
+    }
+
+    /// Closes a circuit.
+    pub fn close(&mut self, circuit: Circuit) {
+        if let Some(end) = self.ends.get_mut(circuit.0 as usize) {
+            *end = None;
+            self.owing.retain(|owing| *owing != circuit.0);
+        }
+    }
+
+    /// The address at the far end, if it is known.
+    pub fn peer(&self, circuit: Circuit) -> Option<Ipv4Addr> {
+        self.ends.get(circuit.0 as usize)?.as_ref()?.peer
+    }
+
+    /// The circuit whose far end has this address.
+    pub fn circuit_of(&self, peer: Ipv4Addr) -> Option<Circuit> {
+        let has = |end: &Option<End>| end.as_ref().is_some_and(|end| end.peer == Some(peer));
+        self.ends.iter().position(has).map(|index| Circuit(index as u32))
+    }
+
+    /// Takes a packet in, without its LLC/SNAP header.
+    pub fn on_packet(&mut self, circuit: Circuit, bytes: &[u8], now: Instant) -> InArpVerdict {
+        self.counters.packets_in += 1;
+        let Ok((packet, _)) = Packet::read(bytes) else {
+            self.counters.packets_malformed += 1;
+            return InArpVerdict::Nothing;
+        };
+        let inverse = matches!(packet.operation, Operation::InverseRequest | Operation::InverseReply);
+        let end = self.ends.get_mut(circuit.0 as usize).and_then(Option::as_mut);
+        // Our own address comes back on a circuit that is looped: nobody is there.
+        let source = packet.source.ip.filter(|ip| *ip != self.config.own);
+        let (Some(end), true, Some(source)) = (end, inverse, source) else {
+            self.counters.packets_ignored += 1;
+            return InArpVerdict::Nothing;
+        };
+        if packet.operation == Operation::InverseRequest && end.owed.replace(source).is_none() {
+            self.owing.push(circuit.0);
+        }
+        if end.state == State::Fixed {
+            return InArpVerdict::Nothing;
+        }
+        end.state = State::Known;
+        end.deadline = now + self.config.age;
+        self.alarms.set(&mut end.alarm, circuit.0, end.deadline);
+        if end.peer.replace(source) == Some(source) {
+            return InArpVerdict::Nothing;
+        }
+        self.counters.peers_learned += 1;
+        InArpVerdict::Learned(source)
+    }
+
+    /// Pays what is owed and does what is due.
+    pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(InArpDue<'_>)) {
+        for index in core::mem::take(&mut self.owing) {
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
+            let target = end.owed.take().expect("a circuit that owes was asked");
+            self.counters.replies_out += 1;
+            send(Circuit(index), Operation::InverseReply, self.config.own, Some(target), out);
+        }
+        while let Some((moment, index)) = self.alarms.due(now) {
+            let Some(end) = self.ends.get_mut(index as usize).and_then(Option::as_mut) else { continue };
+            if !end.alarm.came_up(moment) {
+                continue;
+            }
+            if end.deadline <= now {
+                end.deadline =
+                    now + Self::on_deadline(&self.config, &mut self.counters, end, Circuit(index), out);
+            }
+            self.alarms.set(&mut end.alarm, index, end.deadline);
+        }
+    }
+
+    /// Does what an end's deadline asks for, and says how long it is until the next.
+    fn on_deadline(
+        config: &InArpConfig,
+        counters: &mut InArpCounters,
+        end: &mut End,
+        circuit: Circuit,
+        out: &mut dyn FnMut(InArpDue<'_>),
+    ) -> Duration {
+        let requests_left = match end.state {
+            State::Asking { requests_left } => requests_left,
+            State::Known | State::Resting | State::Fixed => config.requests_max,
+        };
+        if let Some(requests_left) = requests_left.checked_sub(1) {
+            end.state = State::Asking { requests_left };
+            counters.requests_out += 1;
+            send(circuit, Operation::InverseRequest, config.own, None, out);
+            return config.request_interval;
+        }
+        end.state = State::Resting;
+        if let Some(ip) = end.peer.take() {
+            counters.peers_lost += 1;
+            out(InArpDue::Lost { circuit, ip });
+        }
+        config.rest
+    }
+
+    /// When [`InArp::settle`] is next due: may be early, never late.
+    pub fn deadline(&self) -> Instant {
+        if self.owing.is_empty() { self.alarms.next() } else { Instant::ZERO }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &InArpCounters {
+        &self.counters
+    }
+}
+
+/// Writes a packet of a permanent circuit: no ATM addresses; a request leaves out the target's address too.
+fn send(
+    circuit: Circuit,
+    operation: Operation,
+    own: Ipv4Addr,
+    target: Option<Ipv4Addr>,
+    out: &mut dyn FnMut(InArpDue<'_>),
+) {
+    let packet = Packet { operation, source: Party::permanent(Some(own)), target: Party::permanent(target) };
+    let mut bytes = [0; PACKET_BYTES_MAX];
+    let length = packet.write(&mut bytes);
+    out(InArpDue::Packet { circuit, bytes: &bytes[..length] });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 99, 1);
+    const PEER: Ipv4Addr = Ipv4Addr::new(192, 168, 99, 2);
+    const CIRCUIT: Circuit = Circuit(3);
+
+    fn seconds(count: u64) -> Instant {
+        Instant::from_nanos(count * 1_000_000_000)
+    }
+
+    /// Runs to `until` by deadlines; the moments, in seconds, and first bytes of what was due.
+    fn run(arp: &mut InArp, until: Instant) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut seen = vec![];
+        while arp.deadline() <= until {
+            let now = arp.deadline();
+            arp.settle(now, &mut |due| {
+                let bytes = match due {
+                    InArpDue::Packet { bytes, .. } => Some(bytes.to_vec()),
+                    InArpDue::Lost { .. } => None,
+                };
+                seen.push((now.as_nanos() / 1_000_000_000, bytes));
+            });
+        }
+        seen
+    }
+
+    fn packet(operation: Operation, source: Ipv4Addr, target: Option<Ipv4Addr>) -> Vec<u8> {
+        let packet =
+            Packet { operation, source: Party::permanent(Some(source)), target: Party::permanent(target) };
+        let mut bytes = vec![0; packet.length()];
+        packet.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_request_is_the_one_that_linux_sends() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        let linux = [0, 0x13, 8, 0, 0, 0, 0, 8, 4, 0, 0, 0, 192, 168, 99, 1];
+        assert_eq!(run(&mut arp, Instant::ZERO), [(0, Some(linux.to_vec()))]);
+    }
+
+    #[test]
+    fn five_requests_then_a_rest() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        let moments: Vec<u64> = run(&mut arp, seconds(70)).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(moments, [0, 1, 2, 3, 4, 65, 66, 67, 68, 69]);
+    }
+
+    #[test]
+    fn an_answer_is_believed_until_it_is_old_and_nobody_repeats_it() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        run(&mut arp, Instant::ZERO);
+        let reply = packet(Operation::InverseReply, PEER, Some(OWN));
+        assert_eq!(arp.on_packet(CIRCUIT, &reply, seconds(1)), InArpVerdict::Learned(PEER));
+        assert_eq!(arp.on_packet(CIRCUIT, &reply, seconds(1)), InArpVerdict::Nothing);
+        assert_eq!((arp.peer(CIRCUIT), arp.circuit_of(PEER)), (Some(PEER), Some(CIRCUIT)));
+        assert_eq!(run(&mut arp, seconds(900)), []);
+        let seen = run(&mut arp, seconds(910));
+        assert_eq!(
+            seen.iter().map(|(at, bytes)| (*at, bytes.is_some())).collect::<Vec<_>>(),
+            [(901, true), (902, true), (903, true), (904, true), (905, true), (906, false)]
+        );
+        assert_eq!(arp.peer(CIRCUIT), None);
+    }
+
+    #[test]
+    fn a_flood_of_requests_is_answered_once_a_burst() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open_fixed(CIRCUIT, PEER);
+        let request = packet(Operation::InverseRequest, PEER, None);
+        for _ in 0..100_000 {
+            arp.on_packet(CIRCUIT, &request, seconds(1));
+        }
+        assert_eq!(arp.on_packet(Circuit(99), &request, seconds(1)), InArpVerdict::Nothing);
+        let seen = run(&mut arp, seconds(1));
+        assert_eq!(seen, [(0, Some(packet(Operation::InverseReply, OWN, Some(PEER))))]);
+        assert_eq!((arp.counters().packets_in, arp.counters().packets_ignored), (100_001, 1));
+        assert_eq!(arp.deadline(), Instant::NEVER);
+    }
+
+    #[test]
+    fn garbage_and_atmarp_proper_are_counted_only() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        let reply = packet(Operation::Reply, PEER, Some(OWN));
+        for length in 0..reply.len() {
+            arp.on_packet(CIRCUIT, &reply[..length], Instant::ZERO);
+        }
+        arp.on_packet(CIRCUIT, &reply, Instant::ZERO);
+        arp.on_packet(CIRCUIT, &packet(Operation::InverseRequest, OWN, None), Instant::ZERO);
+        let counters = arp.counters();
+        assert_eq!((counters.packets_malformed, counters.packets_ignored), (reply.len() as u64, 2));
+        assert_eq!(arp.peer(CIRCUIT), None);
+    }
+
+    #[test]
+    fn a_closed_circuit_owes_nothing() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        arp.on_packet(CIRCUIT, &packet(Operation::InverseRequest, PEER, None), Instant::ZERO);
+        arp.close(CIRCUIT);
+        arp.settle(seconds(100), &mut |due| panic!("{due:?}"));
+    }
+}

@@ -1,0 +1,297 @@
+//! F5 loopback: is the circuit alive, and how long is it (I.610 §10.2.3).
+//!
+//! Goal      answer whoever asks, ask and report the round trip.
+//! Up        a management cell of a circuit → [`LoopbackVerdict`]. A request to the far end, or to our location, is
+//!           owed back.
+//! Down      [`Loopback::settle`] pays once per burst: at most one answer per circuit, the latest; pings go out.
+//! Ping      one at a time per circuit; it is known again by its correlation tag, which is drawn by chance.
+//! Limits    one state per circuit opened; cells keep no memory.
+//! Left out  answering an alarm (AIS) with RDI, continuity checks, F4, loopback at intermediate points.
+
+use crate::atm::Circuit;
+use crate::atm::counters::LoopbackCounters;
+use alloc::vec::Vec;
+use core::time::Duration;
+use kiban_ground::{Alarm, Alarms, Chance, Instant};
+use kiban_wire::atm::{CELL_PAYLOAD_BYTES, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
+use kiban_wire::oam::{self, LOCATION_END, Payload};
+
+/// How long a ping may take (I.610 §10.2.3: the round trip is expected within five seconds).
+pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a management cell told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoopbackVerdict {
+    /// Nothing for those above.
+    Nothing,
+    /// A ping came back.
+    Returned {
+        /// Its correlation tag.
+        tag: u32,
+        /// The time it took.
+        round_trip: Duration,
+    },
+    /// AIS: something before this point is broken.
+    Alarm,
+    /// RDI: the far end does not receive us.
+    RemoteDefect,
+}
+
+/// What is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoopbackDue {
+    /// Send this management cell.
+    Cell {
+        /// On this circuit.
+        circuit: Circuit,
+        /// Its payload type.
+        pti: u8,
+        /// Its payload.
+        payload: [u8; CELL_PAYLOAD_BYTES],
+    },
+    /// A ping did not come back in time.
+    Lost {
+        /// The circuit.
+        circuit: Circuit,
+        /// Its correlation tag.
+        tag: u32,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Ping {
+    None,
+    /// To be sent when the burst is over.
+    Asked(u32),
+    Sent {
+        tag: u32,
+        at: Instant,
+    },
+}
+
+struct End {
+    owed: Option<(u8, oam::Loopback)>,
+    ping: Ping,
+    alarm: Alarm,
+}
+
+/// The loopback of one port's circuits.
+pub struct Loopback {
+    location: [u8; 16],
+    ends: Vec<Option<End>>,
+    alarms: Alarms,
+    /// Circuits that owe an answer or a ping; twice at most.
+    owing: Vec<u32>,
+    counters: LoopbackCounters,
+}
+
+impl Loopback {
+    /// A port at which no circuit is open, at this location (all ones: none of its own).
+    pub fn new(location: [u8; 16]) -> Loopback {
+        Loopback {
+            location,
+            ends: Vec::new(),
+            alarms: Alarms::new(),
+            owing: Vec::new(),
+            counters: LoopbackCounters::default(),
+        }
+    }
+
+    /// Opens a circuit.
+    pub fn open(&mut self, circuit: Circuit) {
+        self.close(circuit);
+        let index = circuit.0 as usize;
+        if self.ends.len() <= index {
+            self.ends.resize_with(index + 1, || None);
+        }
+        self.ends[index] = Some(End { owed: None, ping: Ping::None, alarm: Alarm::default() });
+    }
+
+    /// Closes a circuit.
+    pub fn close(&mut self, circuit: Circuit) {
+        if let Some(end) = self.ends.get_mut(circuit.0 as usize) {
+            *end = None;
+            self.owing.retain(|owing| *owing != circuit.0);
+        }
+    }
+
+    /// Asks for a ping; its tag. Nothing when the circuit is not open or a ping is out.
+    pub fn ping(&mut self, circuit: Circuit, chance: &mut Chance) -> Option<u32> {
+        let end = self.ends.get_mut(circuit.0 as usize)?.as_mut()?;
+        let Ping::None = end.ping else { return None };
+        let tag = chance.draw() as u32;
+        end.ping = Ping::Asked(tag);
+        self.owing.push(circuit.0);
+        Some(tag)
+    }
+
+    /// Takes a management cell in.
+    pub fn on_cell(
+        &mut self,
+        circuit: Circuit,
+        pti: u8,
+        payload: &[u8; CELL_PAYLOAD_BYTES],
+        now: Instant,
+    ) -> LoopbackVerdict {
+        self.counters.cells_in += 1;
+        let end = self.ends.get_mut(circuit.0 as usize).and_then(Option::as_mut);
+        let (Some(end), PTI_OAM_SEGMENT | PTI_OAM_END_TO_END) = (end, pti) else {
+            self.counters.cells_ignored += 1;
+            return LoopbackVerdict::Nothing;
+        };
+        match Payload::read(payload) {
+            Err(_) => self.counters.cells_malformed += 1,
+            Ok((Payload::Alarm(_), _)) => return LoopbackVerdict::Alarm,
+            Ok((Payload::RemoteDefect(_), _)) => return LoopbackVerdict::RemoteDefect,
+            Ok((Payload::Loopback(loopback), _)) if loopback.to_be_looped => {
+                if loopback.location != LOCATION_END && loopback.location != self.location {
+                    self.counters.cells_ignored += 1;
+                } else if end.owed.replace((pti, loopback)).is_none() {
+                    self.owing.push(circuit.0);
+                }
+            }
+            Ok((Payload::Loopback(loopback), _)) => match end.ping {
+                Ping::Sent { tag, at } if tag == loopback.correlation_tag => {
+                    end.ping = Ping::None;
+                    self.counters.pings_returned += 1;
+                    return LoopbackVerdict::Returned { tag, round_trip: now.since(at) };
+                }
+                _ => self.counters.cells_ignored += 1,
+            },
+            Ok(_) => self.counters.cells_ignored += 1,
+        }
+        LoopbackVerdict::Nothing
+    }
+
+    /// Pays what is owed and gives up what took too long.
+    pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(LoopbackDue)) {
+        for index in core::mem::take(&mut self.owing) {
+            let circuit = Circuit(index);
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
+            let mut send = |pti, loopback| {
+                let mut payload = [0; CELL_PAYLOAD_BYTES];
+                Payload::Loopback(loopback).write(&mut payload);
+                out(LoopbackDue::Cell { circuit, pti, payload });
+            };
+            if let Some((pti, loopback)) = end.owed.take() {
+                self.counters.answers_out += 1;
+                send(pti, loopback.answer());
+            }
+            if let Ping::Asked(tag) = end.ping {
+                self.counters.pings_out += 1;
+                send(
+                    PTI_OAM_END_TO_END,
+                    oam::Loopback { source: self.location, ..oam::Loopback::request(tag) },
+                );
+                end.ping = Ping::Sent { tag, at: now };
+                self.alarms.set(&mut end.alarm, index, now + PING_TIMEOUT);
+            }
+        }
+        while let Some((moment, index)) = self.alarms.due(now) {
+            let Some(end) = self.ends.get_mut(index as usize).and_then(Option::as_mut) else { continue };
+            if !end.alarm.came_up(moment) {
+                continue;
+            }
+            let Ping::Sent { tag, at } = end.ping else { continue };
+            if at + PING_TIMEOUT <= now {
+                end.ping = Ping::None;
+                self.counters.pings_lost += 1;
+                out(LoopbackDue::Lost { circuit: Circuit(index), tag });
+            } else {
+                self.alarms.set(&mut end.alarm, index, at + PING_TIMEOUT);
+            }
+        }
+    }
+
+    /// When [`Loopback::settle`] is next due: may be early, never late.
+    pub fn deadline(&self) -> Instant {
+        if self.owing.is_empty() { self.alarms.next() } else { Instant::ZERO }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &LoopbackCounters {
+        &self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const CIRCUIT: Circuit = Circuit(0);
+
+    fn millis(count: u64) -> Instant {
+        Instant::from_nanos(count * 1_000_000)
+    }
+
+    fn settle(loopback: &mut Loopback, now: Instant) -> Vec<LoopbackDue> {
+        let mut due = vec![];
+        loopback.settle(now, &mut |what| due.push(what));
+        due
+    }
+
+    fn port() -> Loopback {
+        let mut loopback = Loopback::new(LOCATION_END);
+        loopback.open(CIRCUIT);
+        loopback
+    }
+
+    #[test]
+    fn a_ping_comes_back_from_the_far_end_with_its_round_trip() {
+        let (mut near, mut far, mut chance) = (port(), port(), Chance::from_seed(1));
+        let tag = near.ping(CIRCUIT, &mut chance).unwrap();
+        assert_eq!(near.ping(CIRCUIT, &mut chance), None);
+        let out = settle(&mut near, millis(10));
+        let [LoopbackDue::Cell { pti, payload, .. }] = out[..] else { panic!("{out:?}") };
+        assert_eq!(far.on_cell(CIRCUIT, pti, &payload, millis(11)), LoopbackVerdict::Nothing);
+        let back = settle(&mut far, millis(11));
+        let [LoopbackDue::Cell { pti, payload, .. }] = back[..] else { panic!("{back:?}") };
+        let returned = LoopbackVerdict::Returned { tag, round_trip: Duration::from_millis(2) };
+        assert_eq!(near.on_cell(CIRCUIT, pti, &payload, millis(12)), returned);
+        // A second copy means nothing.
+        assert_eq!(near.on_cell(CIRCUIT, pti, &payload, millis(13)), LoopbackVerdict::Nothing);
+        assert_eq!(settle(&mut near, millis(20_000)), []);
+    }
+
+    #[test]
+    fn a_ping_that_does_not_come_back_is_given_up_after_five_seconds() {
+        let (mut near, mut chance) = (port(), Chance::from_seed(1));
+        let first = near.ping(CIRCUIT, &mut chance).unwrap();
+        settle(&mut near, millis(0));
+        assert_eq!(settle(&mut near, millis(4999)), []);
+        assert!(near.deadline() <= millis(5000));
+        assert_eq!(settle(&mut near, millis(5000)), [LoopbackDue::Lost { circuit: CIRCUIT, tag: first }]);
+        assert_eq!(near.deadline(), Instant::NEVER);
+        assert!(near.ping(CIRCUIT, &mut chance).is_some());
+    }
+
+    #[test]
+    fn a_flood_of_requests_is_answered_once_a_burst() {
+        let mut far = port();
+        let mut payload = [0; CELL_PAYLOAD_BYTES];
+        for tag in 0..10_000 {
+            Payload::Loopback(oam::Loopback::request(tag)).write(&mut payload);
+            far.on_cell(CIRCUIT, PTI_OAM_SEGMENT, &payload, millis(0));
+        }
+        let out = settle(&mut far, millis(0));
+        let [LoopbackDue::Cell { pti: PTI_OAM_SEGMENT, payload, .. }] = out[..] else { panic!("{out:?}") };
+        let answer = oam::Loopback::request(9999).answer();
+        assert_eq!(Payload::read(&payload), Ok((Payload::Loopback(answer), 48)));
+    }
+
+    #[test]
+    fn what_is_not_for_us_is_counted_only() {
+        let mut far = port();
+        let mut payload = [0; CELL_PAYLOAD_BYTES];
+        let elsewhere = oam::Loopback { location: [7; 16], ..oam::Loopback::request(1) };
+        Payload::Loopback(elsewhere).write(&mut payload);
+        far.on_cell(CIRCUIT, PTI_OAM_SEGMENT, &payload, millis(0));
+        payload[20] ^= 1;
+        far.on_cell(CIRCUIT, PTI_OAM_SEGMENT, &payload, millis(0));
+        Payload::Continuity.write(&mut payload);
+        far.on_cell(CIRCUIT, PTI_OAM_SEGMENT, &payload, millis(0));
+        assert_eq!((far.counters().cells_ignored, far.counters().cells_malformed), (2, 1));
+        assert_eq!(settle(&mut far, millis(0)), []);
+    }
+}
