@@ -1,2 +1,54 @@
-//! The program `kiban`.
-fn main() {}
+//! The program `kiban`: one door to the boards, one file per verb.
+#![forbid(unsafe_code)]
+
+mod completions;
+mod man;
+mod tour;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Communications boards in software.
+///
+/// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
+/// queues. kiban is such boards as programs: on real links and in virtual time, with the same code.
+#[derive(Parser)]
+#[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
+struct Kiban {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Tour(tour::Tour),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Kiban::parse().verb {
+        Verb::Tour(tour) => tour.run(),
+        Verb::Completions(completions) => completions.run(),
+        Verb::Man(man) => man.run(),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("kiban: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes to standard output. Whoever reads may have had enough: a closed pipe is no error.
+fn print(text: &str) -> Result<(), String> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output cannot be written: {error}"))
+        }
+        _ => Ok(()),
+    }
+}

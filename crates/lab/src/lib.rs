@@ -1,7 +1,7 @@
 //! The laboratory: figures that deserve to be believed.
 //!
 //! [`Bench`] measures two sides in one run and keeps what it saw; [`Table`] shows figures to a person.
-//! Nothing here knows a protocol.
+//! [`tour`] moves a file between boards and says what it cost; [`limits`] computes what a line could do at best.
 //!
 //! ```
 //! use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -26,9 +26,11 @@
 
 pub mod bench;
 pub mod environment;
+pub mod limits;
 pub mod load;
 pub mod stats;
 pub mod table;
+pub mod tour;
 pub mod trial;
 
 pub use bench::{Bench, Options, Target, Unit};

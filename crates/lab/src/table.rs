@@ -20,6 +20,7 @@ pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
     notes: Vec<String>,
+    remarks: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +74,11 @@ impl Table {
             self.notes.len() - 1
         });
         format!("[{}]", place + 1)
+    }
+
+    /// Adds a line below the table that belongs to all of it.
+    pub fn remark(&mut self, text: impl Into<String>) {
+        self.remarks.push(text.into());
     }
 
     /// The number of rows.
@@ -155,7 +161,7 @@ impl fmt::Display for Table {
                 writeln!(f, "{lead}{line}")?;
             }
         }
-        Ok(())
+        self.remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))
     }
 }
 

@@ -17,5 +17,5 @@ pub use harm::{Harm, HarmCounters};
 pub use line::Line;
 pub use pair::{Pair, Plan};
 pub use program::Program;
-pub use tap::Tap;
+pub use tap::{Sink, Tap};
 pub use world::{BoardNumber, Cost, LineNumber, Plug, SwitchNumber, World};

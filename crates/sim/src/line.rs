@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Light in fibre travels so far in a second, metres (paper \[2\]).
-pub const METRES_PER_SECOND: f64 = 2.1e8;
+pub(crate) const METRES_PER_SECOND: f64 = 2.1e8;
 
 /// A line of some length, and what it does to cells.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 use kiban_board::{Completion, Host, StreamId};
 use kiban_ground::Instant;
 use std::any::Any;
+use std::net::SocketAddr;
 
 /// An application on a board.
 pub trait Program: Any {
@@ -28,13 +29,14 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// Sends streams to a peer, each over its own session.
 pub struct Sender {
-    remote: std::net::SocketAddr,
+    remote: SocketAddr,
     jobs: Vec<Outgoing>,
     buffer: Vec<u8>,
 }
 
 struct Outgoing {
     stream: Option<StreamId>,
+    local: Option<SocketAddr>,
     source: Source,
     length: u64,
     sent: u64,
@@ -45,11 +47,12 @@ struct Outgoing {
 
 impl Sender {
     /// Sends one stream for each `(length, source)` to `remote`, all at once.
-    pub fn new(remote: std::net::SocketAddr, streams: Vec<(u64, Source)>) -> Sender {
+    pub fn new(remote: SocketAddr, streams: Vec<(u64, Source)>) -> Sender {
         let jobs = streams
             .into_iter()
             .map(|(length, source)| Outgoing {
                 stream: None,
+                local: None,
                 source,
                 length,
                 sent: 0,
@@ -58,6 +61,11 @@ impl Sender {
             })
             .collect();
         Sender { remote, jobs, buffer: vec![0; BUFFER_BYTES] }
+    }
+
+    /// From where each stream was sent, in the order in which they were given.
+    pub fn locals(&self) -> Vec<Option<SocketAddr>> {
+        self.jobs.iter().map(|job| job.local).collect()
     }
 
     fn pump(&mut self, index: usize, host: &mut Host<'_>) {
@@ -99,6 +107,7 @@ impl Program for Sender {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
         for job in &mut self.jobs {
             job.stream = host.open(self.remote).ok();
+            job.local = job.stream.and_then(|stream| host.info(stream).ok()).map(|info| info.local);
         }
     }
 
@@ -141,6 +150,7 @@ pub struct Receiver {
 
 struct Incoming {
     stream: StreamId,
+    remote: SocketAddr,
     sink: Sink,
     received: u64,
     opened_at: Instant,
@@ -152,6 +162,8 @@ struct Incoming {
 /// What became of one received stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
+    /// From where it came.
+    pub remote: SocketAddr,
     /// Bytes.
     pub bytes: u64,
     /// When the stream was accepted.
@@ -171,6 +183,7 @@ impl Receiver {
     /// What became of the streams, in the order in which they were accepted.
     pub fn received(&self) -> Vec<Received> {
         let told = |job: &Incoming| Received {
+            remote: job.remote,
             bytes: job.received,
             opened_at: job.opened_at,
             first_at: job.first_at,
@@ -192,7 +205,7 @@ impl Receiver {
 
 impl Program for Receiver {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
-        let any = std::net::SocketAddr::from(([0, 0, 0, 0], self.port));
+        let any = SocketAddr::from(([0, 0, 0, 0], self.port));
         if host.listen(any).is_err() {
             self.refused += 1;
         }
@@ -200,10 +213,11 @@ impl Program for Receiver {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         match completion {
-            Completion::Accepted { stream, .. } => {
+            Completion::Accepted { stream, remote, .. } => {
                 let sink = (self.make)(self.jobs.len());
                 self.jobs.push(Incoming {
                     stream,
+                    remote,
                     sink,
                     received: 0,
                     opened_at: now,

@@ -1,0 +1,136 @@
+//! `kiban tour` as a user runs it.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn kiban(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program starts")
+}
+
+/// A folder of this test's own, empty.
+fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).expect("a folder for the test");
+    path
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    value["rows"].as_array().expect("an object with rows").clone()
+}
+
+#[test]
+fn a_file_of_ones_own_arrives_whole_both_ways() {
+    let file = folder("own").join("file");
+    std::fs::write(&file, b"a small file\n".repeat(10_000)).unwrap();
+    let output = kiban(&["tour", "--json", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        assert_eq!(row["sha256_equal"], true);
+        assert_eq!(row["bytes"], 130_000);
+        assert_eq!(row["board"], "atm");
+        assert!(row["limit_percent"].as_f64().unwrap() < 100.0);
+    }
+    // sha256sum of the same bytes, by another program.
+    let expected = Command::new("sha256sum").arg(&file).output().expect("sha256sum is part of every Debian");
+    let expected = String::from_utf8_lossy(&expected.stdout);
+    assert_eq!(rows[0]["sha256"], expected.split(' ').next().unwrap());
+}
+
+#[test]
+fn the_table_is_for_people() {
+    let output = kiban(&["tour", "--quiet"]);
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.matches("equal").count(), 4, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn an_empty_file_works_and_has_no_rate() {
+    let file = folder("empty").join("empty");
+    std::fs::write(&file, b"").unwrap();
+    let rows = rows(&kiban(&["tour", "--json", file.to_str().unwrap()]));
+    assert!(rows.iter().all(|row| row["sha256_equal"] == true && row["mbps"].is_null()));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_clear_error() {
+    for (path, word) in [("/nonexistent/file", "No such file"), ("/", "directory")] {
+        let output = kiban(&["tour", path]);
+        assert!(!output.status.success());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(path) && text.contains(word), "{text}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// tshark on a capture, told how to read AAL5; its lines.
+fn tshark(capture: &std::path::Path, arguments: &[&str]) -> Vec<String> {
+    let output = Command::new("tshark")
+        .args(["-o", "erf.aal5_type:llc multiplexed", "-r"])
+        .arg(capture)
+        .args(arguments)
+        .output()
+        .expect("tshark reads the captures: apt-get install tshark, or run make test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn wireshark_finds_every_checksum_right_and_nothing_malformed() {
+    let folder = folder("pcap");
+    let file = folder.join("file");
+    std::fs::write(&file, (0..400_000u32).map(|n| (n * 7 / 3) as u8).collect::<Vec<_>>()).unwrap();
+    let captures = folder.join("captures");
+    let output = kiban(&["tour", "--json", "--pcap", captures.to_str().unwrap(), file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let mut captured: Vec<_> =
+        std::fs::read_dir(&captures).unwrap().map(|entry| entry.unwrap().path()).collect();
+    captured.sort();
+    assert_eq!(captured.len(), 8, "a capture for each board in each of four transfers: {captured:?}");
+    let mut payload = 0;
+    for capture in &captured {
+        let frames = tshark(capture, &["-T", "fields", "-e", "frame.number"]).len();
+        assert!(frames > 10, "{capture:?}");
+        let verdicts = tshark(capture, &["-V"]);
+        let count = |what: &str| verdicts.iter().filter(|line| line.contains(what)).count();
+        assert_eq!(count("AAL5 CRC: 0x"), frames, "a checksum for each frame in {capture:?}");
+        assert_eq!(count("(correct)"), frames, "all AAL5 checksums of {capture:?}");
+        assert_eq!(count("(incorrect"), 0);
+        let bad = tshark(
+            capture,
+            &[
+                "-o",
+                "ip.check_checksum:TRUE",
+                "-o",
+                "tcp.check_checksum:TRUE",
+                "-Y",
+                "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0 || tcp.analysis.retransmission",
+            ],
+        );
+        assert!(bad.is_empty(), "{capture:?}: {bad:?}");
+        let lengths = tshark(capture, &["-T", "fields", "-e", "tcp.len"]);
+        payload +=
+            lengths.iter().map(|length| length.parse::<usize>().expect("every frame is TCP")).sum::<usize>();
+    }
+    assert_eq!(payload, 4 * 400_000, "tshark sees every byte of four transfers");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = kiban(&["completions", shell]);
+        assert!(String::from_utf8_lossy(&script.stdout).contains("tour"), "{shell}");
+    }
+    let folder = folder("man");
+    assert!(kiban(&["man", folder.to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(folder.join("kiban-tour.1")).unwrap();
+    assert!(page.contains("sixty"), "{page}");
+}
