@@ -4,6 +4,7 @@ use crate::config::{BoardConfig, PortConfig};
 use crate::host::{Edge, Host};
 use crate::port::{AtmPort, IpPort, Port};
 use crate::wiring::ip::{self, IpTower};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -91,7 +92,7 @@ impl Board {
             tower.ip.add_address(address);
             tower.ip.add_route(Route { prefix, port: index, gateway: None, source: address, mtu_bytes });
             ports.push(match port {
-                PortConfig::Atm(atm) => Port::Atm(AtmPort::new(atm)),
+                PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
                 PortConfig::Ip(ip) => Port::Ip(IpPort::new(*ip)),
             });
         }

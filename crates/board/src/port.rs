@@ -6,6 +6,7 @@
 use crate::config::{AtmPortConfig, IpPortConfig};
 use crate::host::Edge;
 use crate::wiring::ip::IpTower;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -34,7 +35,7 @@ kiban_ground::counters! {
 
 /// A port of a board.
 pub(crate) enum Port {
-    Atm(AtmPort),
+    Atm(Box<AtmPort>),
     Ip(IpPort),
 }
 
