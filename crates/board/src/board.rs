@@ -1,8 +1,8 @@
 //! The board: one value, driven from outside.
 
 use crate::config::{BoardConfig, PortConfig};
-use crate::host::{Edge, Host};
-use crate::port::{AtmPort, IpPort, Port};
+use crate::edge::Edge;
+use crate::port::{AtmPort, IpPort, News, Port};
 use crate::wiring::ip::{self, IpTower};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -66,7 +66,7 @@ pub struct Board {
     ports: Vec<Port>,
     now: Instant,
     /// Whether the host has been told of the completions that are there.
-    told: bool,
+    pub(crate) told: bool,
 }
 
 impl Board {
@@ -110,12 +110,6 @@ impl Board {
         }
     }
 
-    /// The host's view of the board, at the moment of the last input. Follow it with [`Board::poll`].
-    pub fn host(&mut self) -> Host<'_> {
-        self.told = false;
-        Host { board: self }
-    }
-
     /// Takes what a driver has for the board. Follow it with [`Board::poll`] until idle.
     pub fn handle(&mut self, input: Input<'_>, now: Instant) {
         self.now = self.now.max(now);
@@ -125,7 +119,15 @@ impl Board {
         match input {
             Input::Cells { port, cells } => {
                 if let Some(Port::Atm(atm)) = ports.get_mut(port) {
-                    atm.on_cells(port, cells, ip, edge, cx);
+                    atm.on_cells(cells, cx);
+                    for news in atm.news() {
+                        match news {
+                            News::Packet(pdu) => ip.on_packet(pdu, edge, cx),
+                            News::Loopback { circuit, tag, round_trip } => {
+                                edge.on_cell_loopback(port, circuit, tag, round_trip);
+                            }
+                        }
+                    }
                 }
             }
             Input::Packets { port, packets } => {

@@ -18,12 +18,14 @@ extern crate alloc;
 
 mod board;
 mod config;
+mod edge;
 mod host;
 mod port;
 mod wiring;
 
 pub use board::{Board, Input, Output};
 pub use config::{AtmPortConfig, BoardConfig, CircuitConfig, IpPortConfig, MemoryConfig, PortConfig};
-pub use host::{Completion, Host, Refused, StreamId};
+pub use edge::{Completion, StreamId};
+pub use host::{Host, Refused};
 pub use kiban_stack::tcp::Reason;
 pub use kiban_stack::udp::SocketId;

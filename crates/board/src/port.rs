@@ -4,12 +4,11 @@
 //! Committed cells wait until the line fetches them. An IP port is a bounded queue of packets.
 
 use crate::config::{AtmPortConfig, IpPortConfig};
-use crate::host::Edge;
-use crate::wiring::ip::IpTower;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 use kiban_ground::{Context, Copies, Instant, Pdu};
 use kiban_stack::atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
@@ -97,6 +96,15 @@ pub(crate) struct AtmPort {
     counters: PortCounters,
     sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
+    news: Vec<News>,
+}
+
+/// What an ATM port has for those above.
+pub(crate) enum News {
+    /// An IP packet.
+    Packet(Pdu),
+    /// A loopback cell of ours came back.
+    Loopback { circuit: u32, tag: u32, round_trip: Duration },
 }
 
 impl AtmPort {
@@ -112,6 +120,7 @@ impl AtmPort {
             counters: PortCounters::default(),
             sent: Vec::new(),
             arrivals: Vec::new(),
+            news: Vec::new(),
         };
         for (index, end) in config.circuits.iter().enumerate() {
             let circuit = Circuit(index as u32);
@@ -148,24 +157,17 @@ impl AtmPort {
         (0..self.circuits.len()).map(room).min().unwrap_or(0).saturating_sub(FRAMES_RESERVED)
     }
 
-    /// Cells have arrived: frames go up, management cells are looked at.
-    pub(crate) fn on_cells(
-        &mut self,
-        port: usize,
-        cells: &[TimedCell],
-        ip: &mut IpTower,
-        edge: &mut Edge,
-        cx: &mut Context<'_>,
-    ) {
+    /// Cells have arrived: what they brought is news.
+    pub(crate) fn on_cells(&mut self, cells: &[TimedCell], cx: &mut Context<'_>) {
         let mut arrivals = core::mem::take(&mut self.arrivals);
         self.reassembly.cells(cells, cx, &mut arrivals);
         for arrival in arrivals.drain(..) {
             match arrival {
-                Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, ip, edge, cx),
+                Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, cx),
                 Arrival::Oam { circuit, header, payload, .. } => {
                     let verdict = self.loopback.on_cell(circuit, header.pti, &payload, cx.now);
                     if let LoopbackVerdict::Returned { tag, round_trip } = verdict {
-                        edge.on_cell_loopback(port, circuit.0, tag, round_trip);
+                        self.news.push(News::Loopback { circuit: circuit.0, tag, round_trip });
                     }
                 }
             }
@@ -173,17 +175,15 @@ impl AtmPort {
         self.arrivals = arrivals;
     }
 
-    fn on_frame(
-        &mut self,
-        circuit: Circuit,
-        mut pdu: Pdu,
-        ip: &mut IpTower,
-        edge: &mut Edge,
-        cx: &mut Context<'_>,
-    ) {
+    /// What is for those above, in the order in which it came.
+    pub(crate) fn news(&mut self) -> impl Iterator<Item = News> + '_ {
+        self.news.drain(..)
+    }
+
+    fn on_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
         let encapsulation = self.circuits[circuit.0 as usize];
         match encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated) {
-            Ok(Carried::Ipv4) => ip.on_packet(pdu, edge, cx),
+            Ok(Carried::Ipv4) => self.news.push(News::Packet(pdu)),
             Ok(Carried::AtmArp) => {
                 let whole = pdu.len();
                 if let Some(moved) = pdu.pull_up(whole.min(kiban_wire::atmarp::PACKET_BYTES_MAX)) {

@@ -19,7 +19,8 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use crate::atm::CELL_PAYLOAD_BYTES;
+/// The runs that come one by one: the payload of a cell.
+const RUN_BYTES: usize = 48;
 
 /// AAL5 runs of this length and above are handed to `crc-fast`: measured, the two are level from here to 400 bytes.
 const TABLES_BYTES_MAX: usize = 256;
@@ -157,7 +158,7 @@ fn aal5_long(register: u32, bytes: &[u8]) -> u32 {
 
 #[inline]
 fn aal5_short(mut register: u32, bytes: &[u8]) -> u32 {
-    let (cells, rest) = bytes.as_chunks::<CELL_PAYLOAD_BYTES>();
+    let (cells, rest) = bytes.as_chunks::<RUN_BYTES>();
     for cell in cells {
         // A CRC is linear: what was before, moved on by a cell of zeros, and the cell alone are simply added.
         let (steps, _) = cell.as_chunks::<16>();
@@ -232,7 +233,7 @@ const fn aal5_cell_tables() -> [[u32; 256]; 4] {
         while byte < 256 {
             let mut register = (byte as u32) << (8 * place);
             let mut zeros = 0;
-            while zeros < CELL_PAYLOAD_BYTES {
+            while zeros < RUN_BYTES {
                 register = aal5_zero(&table, register);
                 zeros += 1;
             }

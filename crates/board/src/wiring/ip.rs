@@ -12,7 +12,7 @@
 //!           └─────────────┘ hops: port, neighbour, packet
 //! ```
 
-use crate::host::Edge;
+use crate::edge::Edge;
 use alloc::collections::VecDeque;
 use kiban_ground::{Chance, Context, Pdu};
 use kiban_stack::icmp::{self, Icmp};

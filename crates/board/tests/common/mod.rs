@@ -1,4 +1,8 @@
-//! Two boards joined by a cable without delay, in virtual time.
+//! Two boards joined by a cable without delay, in virtual time; beside it, boards on ATM lines and packets by hand.
+#![allow(dead_code)]
+
+pub(crate) mod lines;
+pub(crate) mod packets;
 
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
 use kiban_ground::{Instant, Pdu};

@@ -1,0 +1,252 @@
+//! Two boards with ATM ports, joined by two lines without length, in steps of virtual time. A third hand puts cells
+//! on either line, between those of the boards.
+
+use super::packets::noise;
+use super::{address, socket};
+use kiban_board::{
+    AtmPortConfig, Board, BoardConfig, CircuitConfig, Completion, Input, MemoryConfig, Output, PortConfig,
+    StreamId,
+};
+use kiban_ground::{Chance, Instant};
+use kiban_stack::atm::TimedCell;
+use kiban_wire::atm::Vc;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The circuit between the boards.
+pub(crate) const GOOD: Vc = Vc::new(0, 100);
+/// The circuit at whose far end the hostile hand sits, at either board.
+pub(crate) const BAD: Vc = Vc::new(0, 101);
+/// Between two looks at the lines: 35 slots of an OC-3c.
+const STEP: Duration = Duration::from_micros(100);
+
+/// The hostile hand's address.
+pub(crate) fn stranger() -> IpAddr {
+    IpAddr::from([10, 0, 0, 66])
+}
+
+pub(crate) fn config(side: usize) -> BoardConfig {
+    let mut port = AtmPortConfig::oc3c(address(side), "10.0.0.0/24".parse().unwrap());
+    port.circuits.push(CircuitConfig::to(GOOD, address(1 - side)));
+    port.circuits.push(CircuitConfig::to(BAD, stranger()));
+    let memory =
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
+    let mut config = BoardConfig {
+        seed: side as u64,
+        memory,
+        ports: vec![PortConfig::Atm(port)],
+        datagrams_max: 16,
+        ..BoardConfig::default()
+    };
+    config.tcp.mss = 8192;
+    config.tcp.segment_bytes_max = 8192;
+    config.tcp.receive_buffer_bytes = 128 << 10;
+    config
+}
+
+/// The ATM port of a configuration.
+pub(crate) fn port_of(config: &mut BoardConfig) -> &mut AtmPortConfig {
+    let PortConfig::Atm(port) = &mut config.ports[0] else { panic!("an ATM port") };
+    port
+}
+
+pub(crate) struct Lines {
+    pub(crate) boards: [Board; 2],
+    pub(crate) completions: [Vec<Completion>; 2],
+    pub(crate) now: Instant,
+    /// What the hostile hand puts on the line to each side in the next step.
+    pub(crate) hostile: [Vec<TimedCell>; 2],
+    /// What each side has sent to the hostile hand.
+    pub(crate) answers: [Vec<TimedCell>; 2],
+    /// What each side has sent, everything.
+    pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
+    chance: Chance,
+}
+
+impl Lines {
+    pub(crate) fn new() -> Lines {
+        Lines::of([config(0), config(1)])
+    }
+
+    pub(crate) fn of(configs: [BoardConfig; 2]) -> Lines {
+        Lines {
+            boards: configs.map(|config| Board::new(&config)),
+            completions: Default::default(),
+            now: Instant::ZERO,
+            hostile: Default::default(),
+            answers: Default::default(),
+            tap: None,
+            chance: Chance::from_seed(11),
+        }
+    }
+
+    pub(crate) fn inject(&mut self, side: usize, cells: &[TimedCell]) {
+        self.hostile[side].extend_from_slice(cells);
+    }
+
+    /// Lets `length` pass; what was sent meanwhile, and what the hostile hand put between, arrives at its end.
+    pub(crate) fn step(&mut self, length: Duration) {
+        self.now += length;
+        let mut trains: [Vec<TimedCell>; 2] = Default::default();
+        for side in 0..2 {
+            let mut sent = Vec::new();
+            self.boards[side].cells(0, self.now, &mut sent);
+            if let Some(tap) = &mut self.tap {
+                tap[side].extend_from_slice(&sent);
+            }
+            let is_bad = |cell: &TimedCell| cell.header >> 4 == u32::from(BAD.vci);
+            self.answers[side].extend(sent.iter().copied().filter(is_bad));
+            sent.retain(|cell| !is_bad(cell));
+            trains[1 - side] = self.riffle(sent, 1 - side);
+        }
+        for (side, train) in trains.iter().enumerate() {
+            match train.is_empty() {
+                true => self.boards[side].handle(Input::Timeout, self.now),
+                false => self.boards[side].handle(Input::Cells { port: 0, cells: train }, self.now),
+            }
+            self.drain(side);
+        }
+    }
+
+    /// The board's cells with the hostile ones anywhere between.
+    fn riffle(&mut self, sent: Vec<TimedCell>, side: usize) -> Vec<TimedCell> {
+        let hostile = std::mem::take(&mut self.hostile[side]);
+        let (mut sent, mut hostile) = (sent.into_iter().peekable(), hostile.into_iter().peekable());
+        let mut train = Vec::with_capacity(sent.len() + hostile.len());
+        while sent.peek().is_some() || hostile.peek().is_some() {
+            let left = (sent.len() + hostile.len()) as u64;
+            let next = if self.chance.below(left) < sent.len() as u64 { sent.next() } else { hostile.next() };
+            train.push(TimedCell { at: self.now, ..next.expect("drawn by what is left") });
+        }
+        train
+    }
+
+    /// Polls a board until it is idle; its deadline.
+    pub(crate) fn drain(&mut self, side: usize) -> Instant {
+        let board = &mut self.boards[side];
+        for _turn in 0..100_000 {
+            match board.poll() {
+                Output::Completions => {
+                    let mut host = board.host();
+                    while let Some(completion) = host.completion() {
+                        self.completions[side].push(completion);
+                    }
+                }
+                Output::Idle { deadline } => return deadline,
+                Output::Transmit { .. } => panic!("there is no port for packets"),
+            }
+        }
+        panic!("board {side} does not come to rest");
+    }
+
+    /// Lets time pass, from one thing that happens to the next.
+    pub(crate) fn pass(&mut self, length: Duration) {
+        let until = self.now + length;
+        while self.now < until {
+            let mut next = until;
+            for side in 0..2 {
+                let board = &mut self.boards[side];
+                next = next.min(board.next_cell_end(0)).min(board.next_room(0));
+                next = next.min(self.drain(side));
+            }
+            self.step(next.since(self.now).max(Duration::from_nanos(1)));
+        }
+    }
+
+    pub(crate) fn told(&mut self, side: usize) -> Vec<Completion> {
+        std::mem::take(&mut self.completions[side])
+    }
+
+    /// A stream from one side to the other, established.
+    pub(crate) fn open(&mut self, from: usize, port: u16) -> (StreamId, StreamId) {
+        let to = 1 - from;
+        self.boards[to].host().listen(socket(to, port)).expect("a port that is free");
+        let near = self.boards[from].host().open(socket(to, port)).expect("a stream");
+        let mut far = None;
+        for _ in 0..100_000 {
+            self.step(STEP);
+            for told in self.told(to) {
+                if let Completion::Accepted { stream, .. } = told {
+                    far = Some(stream);
+                }
+            }
+            if let Some(far) = far
+                && self.told(from).contains(&Completion::Opened { stream: near })
+            {
+                return (near, far);
+            }
+        }
+        panic!("the stream does not open");
+    }
+
+    /// Ends a stream from both sides and lets everything rest; then memory is at home and no session left.
+    pub(crate) fn close_and_check(&mut self, streams: [StreamId; 2]) {
+        for (side, stream) in streams.into_iter().enumerate() {
+            self.boards[side].host().close(stream).expect("a stream that is open");
+        }
+        self.pass(Duration::from_secs(200));
+        self.check_home();
+    }
+
+    pub(crate) fn check_home(&mut self) {
+        for (side, board) in self.boards.iter_mut().enumerate() {
+            assert_eq!(board.sessions(), 0, "sessions of board {side}");
+            let memory = board.memory_mut();
+            let away = [
+                memory.transmit.capacity() - memory.transmit.at_home(),
+                memory.receive.capacity() - memory.receive.at_home(),
+                memory.blocks.capacity() - memory.blocks.at_home(),
+            ];
+            assert_eq!(away, [0; 3], "pages and blocks of board {side}");
+        }
+    }
+
+    /// Carries `bytes` over a stream, with `attack` at every step, and checks that they arrive as they were.
+    pub(crate) fn carry(
+        &mut self,
+        from: (usize, StreamId),
+        to: StreamId,
+        bytes: &[u8],
+        mut attack: impl FnMut(&mut Lines, u64),
+    ) {
+        let (mut sent, mut got, mut buffer) = (0, Vec::new(), vec![0; 64 << 10]);
+        for round in 0..1_000_000 {
+            if got.len() == bytes.len() {
+                break;
+            }
+            sent += self.boards[from.0].host().write(from.1, &bytes[sent..]).expect("the stream lives");
+            self.drain(from.0);
+            attack(self, round);
+            self.step(STEP);
+            loop {
+                let count = self.boards[1 - from.0].host().read(to, &mut buffer).expect("the stream lives");
+                if count == 0 {
+                    break;
+                }
+                got.extend_from_slice(&buffer[..count]);
+            }
+            self.drain(1 - from.0);
+        }
+        assert_eq!(got.len(), bytes.len(), "everything arrives");
+        assert!(got == bytes, "and as it was sent");
+    }
+
+    /// A world in which a good stream of `length` bytes goes from board 0 to board 1 while `attack` is at work at
+    /// every step, and everything comes to rest afterwards.
+    pub(crate) fn under_attack(
+        configs: [BoardConfig; 2],
+        length: usize,
+        attack: impl FnMut(&mut Lines, u64),
+    ) -> Lines {
+        let mut lines = Lines::of(configs);
+        let (near, far) = lines.open(0, 80);
+        lines.carry((0, near), far, &noise(length as u64, length), attack);
+        lines.close_and_check([near, far]);
+        lines
+    }
+
+    /// A counter of board 1, on whom the attacks go.
+    pub(crate) fn count(&self, family: &str, name: &str) -> u64 {
+        self.boards[1].counter(family, name)
+    }
+}
