@@ -34,6 +34,11 @@ impl Reno {
         Reno { window, threshold: u32::MAX, acked: 0, duplicates: 0, recovering: None, recover: initial }
     }
 
+    /// Begins with less than usual.
+    pub(super) fn begin_with(&mut self, window: u32) {
+        self.window = window;
+    }
+
     /// Bytes that may be outstanding.
     #[inline]
     pub(super) fn window(&self) -> u32 {
@@ -92,7 +97,7 @@ impl Reno {
             // Every duplicate says that a segment has left the network.
             self.window = self.window.saturating_add(mss).min(1 << 30);
             Advice::Continue
-        } else if self.duplicates == 3 && self.recover.le(una) {
+        } else if self.duplicates == 3 && self.recover.lt(una) {
             self.threshold = (flight / 2).max(2 * mss);
             self.window = self.threshold + 3 * mss;
             self.recovering = Some(next);
@@ -149,7 +154,7 @@ mod tests {
     fn the_third_duplicate_halves_and_retransmits_once() {
         let mut reno = reno();
         let advice: alloc::vec::Vec<_> =
-            (0..5).map(|_| reno.on_duplicate(at(0), at(10_000), 10_000, MSS)).collect();
+            (0..5).map(|_| reno.on_duplicate(at(1), at(10_000), 10_000, MSS)).collect();
         assert_eq!(advice[2], Advice::Retransmit);
         assert_eq!(advice.iter().filter(|advice| **advice == Advice::Retransmit).count(), 1);
         assert_eq!(reno.window(), 5000 + 3 * MSS + 2 * MSS);

@@ -31,8 +31,10 @@ kiban_ground::counters! {
         without_ack,
         /// Payload after the peer's FIN.
         after_finish,
-        /// RST or SYN in the window, answered with a challenge (RFC 5961).
+        /// Segments without bytes that should not have come, answered with where we stand (RFC 5961).
         challenged,
+        /// The same beyond the limit, not answered (RFC 5961 §7).
+        unchallenged,
         /// RST that ended a session.
         resets_in,
         /// RST sent to segments for no session.

@@ -12,7 +12,8 @@
 //! Time      one alarm a session, see [`kiban_ground::Alarms`].
 //! Limits    sessions, backlog, buffers and early pieces have bounds in [`Config`] and `receive`.
 //! Left out  (next) timestamps and PAWS, SACK, RACK, CUBIC, keep-alive, user timeout, SYN cookies, urgent data,
-//!           reaction to ICMP errors, path MTU discovery.
+//!           reaction to ICMP errors, path MTU discovery, limited transmit, a fresh start after idleness (RFC 5681
+//!           §4.1), a timer for FIN-WAIT-2, a new SYN in TIME-WAIT.
 
 mod config;
 mod congestion;
@@ -344,9 +345,11 @@ impl Tcp {
     pub fn send(&mut self, session: SessionId, slice: Slice) -> Result<(), (Slice, Refusal)> {
         let room = self.room(session);
         let Some(found) = self.table.get_mut(session) else { return Err((slice, Refusal::UnknownSession)) };
+        if !found.takes_data() {
+            return Err((slice, Refusal::Finished));
+        }
         if room < slice.len() {
-            let refusal = if found.state.takes_data() { Refusal::NoRoom } else { Refusal::Finished };
-            return Err((slice, refusal));
+            return Err((slice, Refusal::NoRoom));
         }
         found.send(slice, &self.config, &mut self.send_share);
         self.put_in_line(session.index);
@@ -448,16 +451,23 @@ impl Tcp {
         if flags.has(Flags::RST) {
             return;
         }
-        let asks = flags.has(Flags::SYN) && !flags.has(Flags::ACK);
-        let listener = self.listeners.iter_mut().find(|listener| {
+        // A listener of this address goes before one of all addresses.
+        let serves = |listener: &&mut Listener| {
             let address = listener.local.ip();
             listener.local.port() == local.port()
                 && (address == local.ip()
                     || (address.is_unspecified() && address.is_ipv4() == local.is_ipv4()))
-        });
-        let (true, Some(listener)) = (asks, listener) else {
+        };
+        let listener =
+            self.listeners.iter_mut().filter(serves).max_by_key(|listener| listener.local == local);
+        let (false, Some(listener)) = (flags.has(Flags::ACK), listener) else {
             return self.answer_reset(local, remote, header, pdu, out);
         };
+        if !flags.has(Flags::SYN) {
+            // RFC 9293 §3.10.7.2, fourth: neither RST, ACK nor SYN: dropped.
+            self.counters.unacceptable += 1;
+            return;
+        }
         if listener.waiting >= self.config.backlog || self.table.len() >= self.config.sessions_max {
             self.counters.requests_dropped += 1;
             return;
@@ -520,6 +530,11 @@ impl Tcp {
         let full = out.down.len() + room;
         while out.down.len() < full {
             let Some(index) = self.line.pop_front() else { return };
+            let Some(session) = self.table.at(index) else { continue };
+            if session.deadline() <= cx.now {
+                // It was reached in line, while the port had no room.
+                self.with(index, cx, out, |session, desk| session.on_time(desk));
+            }
             let Some(session) = self.table.at(index) else { continue };
             let quantum = QUANTUM.min(full - out.down.len());
             let mut desk = Desk {

@@ -44,10 +44,8 @@ impl Early {
             match next {
                 Some((start, known_end)) if start.lt(end) => {
                     let fresh = at.distance(start) as usize;
-                    if fresh > 0 {
-                        if !self.place(&mut index, at, slice.range(0, fresh)) {
-                            return false;
-                        }
+                    if fresh > 0 && !self.place(&mut index, at, slice.range(0, fresh)) {
+                        return false;
                     }
                     if end.le(known_end) {
                         return true;

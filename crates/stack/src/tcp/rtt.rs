@@ -5,6 +5,9 @@ use core::time::Duration;
 use kiban_ground::Instant;
 use kiban_wire::tcp::Sequence;
 
+/// The timeout with which data begins when a SYN was lost (RFC 6298 §5.7).
+const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+
 /// The estimate of one session.
 #[derive(Debug)]
 pub(super) struct Rtt {
@@ -43,7 +46,6 @@ impl Rtt {
     /// Everything before `acknowledged` has arrived.
     #[inline]
     pub(super) fn on_acknowledged(&mut self, acknowledged: Sequence, now: Instant, config: &Config) {
-        self.backoff = 0;
         if let Some((end, left)) = self.timed
             && end.le(acknowledged)
         {
@@ -64,6 +66,9 @@ impl Rtt {
             }
         };
         self.smoothed = Some(smoothed);
+        // RFC 6298 §5: what was backed off stays so until there is a new measurement; without one, a path slower
+        // than the timeout would be sent everything twice and never be measured.
+        self.backoff = 0;
         self.timeout = (smoothed + self.variation * 4).clamp(config.rto_min, config.rto_max);
     }
 
@@ -73,11 +78,26 @@ impl Rtt {
         self.timeout.saturating_mul(1 << self.backoff.min(16)).min(config.rto_max)
     }
 
-    /// A timeout passed: the next one is twice as long. How many have passed in a row.
-    pub(super) fn on_timeout(&mut self) -> u32 {
+    /// A timeout passed: the next one is twice as long.
+    pub(super) fn on_timeout(&mut self) {
         self.timed = None;
         self.backoff += 1;
-        self.backoff
+    }
+
+    /// The peer's window has opened: what was backed off was the asking, not the path.
+    pub(super) fn on_reopened(&mut self) {
+        self.timed = None;
+        self.backoff = 0;
+    }
+
+    /// The handshake is complete; how many SYNs were lost before.
+    pub(super) fn on_opened(&mut self) -> u32 {
+        let lost = core::mem::take(&mut self.backoff);
+        if lost > 0 && self.smoothed.is_none() {
+            // RFC 6298 §5.7.
+            self.timeout = self.timeout.max(AFTER_LOST_SYN);
+        }
+        lost
     }
 
     /// The smoothed round trip, once there has been one.
@@ -104,7 +124,8 @@ mod tests {
         rtt.on_acknowledged(zero, Instant::from_nanos(180_000_000), &config);
         // §2.3: RTTVAR = 3/4·50 + 1/4·80 = 57.5, SRTT = 7/8·100 + 1/8·180 = 110.
         assert_eq!(rtt.timeout(&config), Duration::from_millis(340));
-        assert_eq!((rtt.on_timeout(), rtt.timeout(&config)), (1, Duration::from_millis(680)));
+        rtt.on_timeout();
+        assert_eq!(rtt.timeout(&config), Duration::from_millis(680));
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //!           acknowledgement decision a burst (paper [1]'s pipeline rescheduling), carried by data where there is some.
 //! Memory    `output` may find no PDU block: the session then says so and is asked again.
 
+mod output;
+
 use super::congestion::{Advice, Reno};
 use super::receive::Early;
 use super::rtt::Rtt;
@@ -31,6 +33,13 @@ pub(super) struct Desk<'a, 'b> {
     pub(super) send_share: &'a mut Share,
     pub(super) counters: &'a mut TcpCounters,
 }
+
+/// Duplicate acknowledgements a burst: what the peer needs to see a loss (RFC 5681 §3.2).
+const DUPLICATES_MAX: u8 = 3;
+
+/// Answers of one session, in so long a time, to segments that should not have come (RFC 5961 §7).
+const CHALLENGES_MAX: u8 = 10;
+const CHALLENGE_PERIOD: Duration = Duration::from_secs(1);
 
 /// An acknowledgement that is owed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -95,7 +104,11 @@ pub(super) struct Session {
     unanswered: u32,
     peer_segment: u32,
     owed: Owed,
+    /// Segments of this burst that came early: each is told, up to [`DUPLICATES_MAX`].
+    duplicates: u8,
     ack_at: Instant,
+    challenged_at: Instant,
+    challenges: u8,
 }
 
 impl Session {
@@ -144,15 +157,23 @@ impl Session {
             unanswered: 0,
             peer_segment: 1,
             owed: Owed::Nothing,
+            duplicates: 0,
             ack_at: Instant::NEVER,
+            challenged_at: Instant::ZERO,
+            challenges: 0,
         }
     }
 
     // ---- Down: what the host asks for -------------------------------------------------------------------------
 
+    /// Whether the host may still hand over data.
+    pub(super) fn takes_data(&self) -> bool {
+        self.state.takes_data() && !self.finishing
+    }
+
     /// Bytes that the host may hand over now.
     pub(super) fn room(&self, config: &Config, share: &Share) -> usize {
-        if !self.state.takes_data() || self.finishing {
+        if !self.takes_data() {
             return 0;
         }
         let held = self.queue.bytes();
@@ -184,8 +205,9 @@ impl Session {
     pub(super) fn consume(&mut self, count: u32, desk: &mut Desk<'_, '_>) {
         self.held = self.held.saturating_sub(count);
         // RFC 9293 §3.8.6.2.2: tell the peer when the window opens by two segments or half of the buffer.
-        let step = (2 * self.peer_segment.max(self.mss)).min(desk.config.receive_buffer_bytes / 2);
-        if self.state.receives() && self.edge.distance(self.right_edge(desk)) >= step {
+        let most = self.window_most(desk);
+        let step = (2 * self.peer_segment.max(self.mss)).min(most / 2);
+        if self.state.receives() && self.edge.distance(self.right_edge(most)) >= step {
             self.owed = Owed::Now;
         }
         self.commit(desk);
@@ -193,11 +215,12 @@ impl Session {
 
     /// Gives up: a RST to the peer where it knows of us, and nothing is left here.
     pub(super) fn abort(&mut self, desk: &mut Desk<'_, '_>) {
-        if self.state.is_synchronised()
-            && self.state != State::TimeWait
+        // RFC 9293 §3.10.5: in the other states the peer does not know of us or waits for nothing.
+        use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
+        if matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait)
             && let Some(pdu) = desk.cx.memory.blocks.take()
         {
-            self.emit(self.max, Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+            self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
         }
         self.end(Reason::Aborted, desk);
     }
@@ -215,13 +238,14 @@ impl Session {
         // RFC 9293 §3.7.1: without the option 536 bytes. A peer that offers less than 64 is not taken at its word.
         let offered = header.options.mss.map_or(536, |mss| mss.max(64));
         self.mss = u32::from(offered.min(config.mss));
-        self.reno = Reno::new(config, self.mss, self.una);
         if let Some(shift) = header.options.window_shift {
             self.send_shift = shift.min(14);
             self.receive_shift = config.window_shift();
         }
+        // Our SYN has offered a window, if it was ours that went first.
+        let offered = self.expected.distance(self.edge);
         self.expected = header.sequence + 1;
-        self.edge = self.expected;
+        self.edge = self.expected + offered;
         self.window = u32::from(header.window);
         self.window_max = self.window;
         self.window_update = (header.sequence, header.acknowledgment);
@@ -232,6 +256,7 @@ impl Session {
         if self.state == State::SynSent {
             return self.on_answer(header, desk);
         }
+        let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
         let Some(flags) = self.check_sequence(header, &mut pdu, desk) else { return };
         if flags.has(Flags::RST) {
             // RFC 5961 §3.2: only the exact next byte resets; anything else in the window is asked about.
@@ -240,23 +265,20 @@ impl Session {
                 let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
                 self.end(reason, desk);
             } else {
-                desk.counters.challenged += 1;
-                self.owed = Owed::Now;
+                self.challenge(desk);
             }
             return;
         }
         if flags.has(Flags::SYN) {
             // RFC 5961 §4.2: a SYN on a live session is challenged.
-            desk.counters.challenged += 1;
-            self.owed = Owed::Now;
-            return;
+            return self.challenge(desk);
         }
         if !flags.has(Flags::ACK) {
             desk.counters.without_ack += 1;
             return;
         }
         self.silence = 0;
-        if !self.on_acknowledgment(header, pdu.body_len(), desk) {
+        if !self.on_acknowledgment(header, pure, desk) {
             return;
         }
         if self.state.receives() {
@@ -266,11 +288,27 @@ impl Session {
         }
     }
 
+    /// Tells the peer where we stand. RFC 5961 §7: not without limit, or two ends that disagree would tell each other
+    /// for ever.
+    fn challenge(&mut self, desk: &mut Desk<'_, '_>) {
+        let now = desk.cx.now;
+        if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
+            (self.challenged_at, self.challenges) = (now, 0);
+        }
+        if self.challenges < CHALLENGES_MAX {
+            self.challenges += 1;
+            desk.counters.challenged += 1;
+            self.owed = Owed::Now;
+        } else {
+            desk.counters.unchallenged += 1;
+        }
+    }
+
     /// RFC 9293 §3.10.7.3: the answer to our SYN.
     fn on_answer(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
         let flags = header.flags;
         let acknowledged = flags.has(Flags::ACK);
-        if acknowledged && header.acknowledgment != self.una + 1 {
+        if acknowledged && !(self.una.lt(header.acknowledgment) && header.acknowledgment.le(self.max)) {
             desk.counters.unacceptable += 1;
             if !flags.has(Flags::RST)
                 && let Some(pdu) = desk.cx.memory.blocks.take()
@@ -291,9 +329,7 @@ impl Session {
         }
         self.learn(header, desk.config);
         if acknowledged {
-            self.una = header.acknowledgment;
-            self.rtt.on_acknowledged(self.una, desk.cx.now, desk.config);
-            self.open(desk);
+            self.open(header.acknowledgment, desk);
             self.owed = Owed::Now;
         } else {
             // Both opened at once (§3.5): our SYN goes again, with an acknowledgement.
@@ -302,11 +338,17 @@ impl Session {
         }
     }
 
-    /// The handshake is complete.
-    fn open(&mut self, desk: &mut Desk<'_, '_>) {
+    /// The handshake is complete: the peer has acknowledged our SYN.
+    fn open(&mut self, ack: Sequence, desk: &mut Desk<'_, '_>) {
         self.state = if self.finishing { State::FinWait1 } else { State::Established };
-        self.next = self.una;
-        self.max = self.una;
+        (self.una, self.next, self.max) = (ack, ack, ack);
+        self.rtt.on_acknowledged(ack, desk.cx.now, desk.config);
+        let lost = self.rtt.on_opened();
+        self.reno = Reno::new(desk.config, self.mss, ack - 1);
+        if lost > 1 {
+            // RFC 6928 §2: when more than one SYN was lost, one segment is enough to begin with.
+            self.reno.begin_with(self.mss);
+        }
         self.resend_at = Instant::NEVER;
         self.silence = 0;
         desk.counters.opened += 1;
@@ -338,13 +380,23 @@ impl Session {
                 return None;
             }
             if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.expected {
+                if flags.has(Flags::ACK) && header.acknowledgment == self.max {
+                    // RFC 9293 §3.5, figure 8: both opened at once, and the peer's SYN comes again with the ACK.
+                    return Some(Flags::ACK);
+                }
                 // The SYN again: our answer was lost.
                 self.next = self.una;
                 return None;
             }
             desk.counters.unacceptable += 1;
-            self.owed = Owed::Now;
-            if self.state == State::TimeWait && flags.has(Flags::FIN) {
+            if length == 0 || flags.has(Flags::SYN) {
+                self.challenge(desk);
+            } else {
+                // Bytes that come again, or too far: the peer waits for this answer.
+                self.owed = Owed::Now;
+            }
+            if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.expected {
+                // RFC 9293 §3.10.7.4, eighth: their FIN again starts the wait again.
                 self.resend_at = desk.cx.now + desk.config.time_wait;
             }
             // RFC 9293 §3.10.7.4: a closed window still takes acknowledgements (and so do zero-window probes).
@@ -360,7 +412,6 @@ impl Session {
             pdu.trim_front(old);
             self.owed = Owed::Now;
             desk.counters.duplicate_bytes += old as u64;
-            flags = flags.without(Flags::SYN);
         }
         if self.edge.lt(end) && !flags.has(Flags::SYN) {
             let beyond = self.edge.distance(end) as usize;
@@ -374,7 +425,7 @@ impl Session {
     }
 
     /// RFC 9293 §3.10.7.4, fifth. Whether the segment is to be read on.
-    fn on_acknowledgment(&mut self, header: &Header, payload: usize, desk: &mut Desk<'_, '_>) -> bool {
+    fn on_acknowledgment(&mut self, header: &Header, pure: bool, desk: &mut Desk<'_, '_>) -> bool {
         let ack = header.acknowledgment;
         if self.state == State::SynReceived {
             if !(self.una.lt(ack) && ack.le(self.max)) {
@@ -384,23 +435,22 @@ impl Session {
                 }
                 return false;
             }
-            self.una = self.una + 1;
-            self.rtt.on_acknowledged(self.una, desk.cx.now, desk.config);
             self.window_update = (header.sequence, ack);
-            self.window = u32::from(header.window) << self.send_shift;
+            self.window = self.window_in(header);
             self.window_max = self.window;
-            self.open(desk);
+            self.open(ack, desk);
         }
-        if self.max.lt(ack) {
-            // An acknowledgement of what was never sent (RFC 5961 §5.2).
+        if self.max.lt(ack) || ack.lt(self.una - self.window_max.max(self.mss)) {
+            // RFC 5961 §5: an acknowledgement of what was never sent, or older than any window.
             desk.counters.unsent_acknowledged += 1;
-            self.owed = Owed::Now;
+            self.challenge(desk);
             return false;
         }
-        let window = u32::from(header.window) << self.send_shift;
+        let window = self.window_in(header);
         if self.una.lt(ack) {
             self.advance(ack, desk);
-        } else if ack == self.una && payload == 0 && window == self.window && self.una != self.max {
+        } else if pure && ack == self.una && window == self.window && self.una != self.max && !self.probe {
+            // RFC 5681 §2: a duplicate. The answer to a probe looks like one and tells nothing of loss.
             desk.counters.duplicate_acks += 1;
             let flight = self.una.distance(self.max);
             if self.reno.on_duplicate(self.una, self.max, flight, self.mss) == Advice::Retransmit {
@@ -409,10 +459,15 @@ impl Session {
             }
         }
         let (sequence, acknowledgment) = self.window_update;
-        if sequence.lt(header.sequence) || (sequence == header.sequence && acknowledgment.le(ack)) {
+        // RFC 9293 §3.10.7.4: an old acknowledgement's window is old too.
+        let newer = sequence.lt(header.sequence) || (sequence == header.sequence && acknowledgment.le(ack));
+        if newer && self.una.le(ack) {
             if self.probe && window > self.window {
+                // The window opens: what was probed with goes again, and the clock with it.
                 self.probe = false;
                 self.next = self.una;
+                self.rtt.on_reopened();
+                self.resend_at = Instant::NEVER;
             }
             self.window = window;
             self.window_max = self.window_max.max(window);
@@ -434,7 +489,9 @@ impl Session {
         if self.next.lt(ack) {
             self.next = ack;
         }
-        self.probe = false;
+        if core::mem::take(&mut self.probe) {
+            self.rtt.on_reopened();
+        }
         self.resend_first = false;
         self.rtt.on_acknowledged(ack, desk.cx.now, desk.config);
         let left = ack.distance(self.max);
@@ -500,15 +557,17 @@ impl Session {
     }
 
     fn take_in(&mut self, length: u32, desk: &mut Desk<'_, '_>) {
-        self.expected = self.expected + length;
+        self.expected += length;
+        self.duplicates = 0;
         self.held += length;
         desk.counters.bytes_in += u64::from(length);
     }
 
     fn on_early(&mut self, mut begin: Sequence, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
         desk.counters.out_of_order += 1;
-        // RFC 5681 §4.2: every early segment is answered at once.
+        // RFC 5681 §4.2: every early segment is answered at once, even if many came in one burst.
         self.owed = Owed::Now;
+        self.duplicates = (self.duplicates + 1).min(DUPLICATES_MAX);
         // Memory is for what can be used: when pages run short, what waits behind a hole goes first.
         let scarce = desk.cx.memory.receive.at_home() * 8 < desk.cx.memory.receive.capacity();
         for slice in pdu.drain_body() {
@@ -516,7 +575,7 @@ impl Session {
             if scarce || !self.early.insert(begin, slice) {
                 desk.counters.early_dropped += 1;
             }
-            begin = begin + length;
+            begin += length;
         }
         if scarce {
             self.early.clear();
@@ -526,7 +585,8 @@ impl Session {
     fn on_peer_finish(&mut self, desk: &mut Desk<'_, '_>) {
         self.fin_at = None;
         self.early.clear();
-        self.expected = self.expected + 1;
+        self.expected += 1;
+        self.duplicates = 0;
         self.edge = if self.edge.lt(self.expected) { self.expected } else { self.edge };
         self.owed = Owed::Now;
         desk.up.push_back(Indication::Finished { session: self.id });
@@ -547,7 +607,7 @@ impl Session {
     fn end(&mut self, reason: Reason, desk: &mut Desk<'_, '_>) {
         let told = self.state == State::TimeWait;
         self.state = State::Closed;
-        self.owed = Owed::Nothing;
+        (self.owed, self.duplicates) = (Owed::Nothing, 0);
         (self.resend_at, self.ack_at) = (Instant::NEVER, Instant::NEVER);
         desk.send_share.change(self.queue.bytes(), 0);
         self.queue = SendQueue::default();
@@ -606,221 +666,14 @@ impl Session {
             return;
         }
         desk.counters.timeouts += 1;
-        let first = self.rtt.on_timeout() == 1;
-        self.reno.on_timeout(self.max, outstanding, self.mss, first);
+        self.rtt.on_timeout();
+        self.next = self.una;
+        if !self.state.is_synchronised() {
+            return;
+        }
+        self.reno.on_timeout(self.max, outstanding, self.mss, self.silence == 1);
         // Go back: the first segment now, whatever the window; the others as it opens.
         self.resend_first = true;
-        self.next = self.una;
-    }
-
-    // ---- Output -----------------------------------------------------------------------------------------------
-
-    #[inline]
-    fn segment_max(&self, config: &Config) -> u32 {
-        (config.segment_bytes_max / self.mss).max(1) * self.mss
-    }
-
-    /// Sends what may be sent, at most `quantum` segments, and pays the acknowledgement that is owed.
-    pub(super) fn output(&mut self, quantum: usize, desk: &mut Desk<'_, '_>) -> Progress {
-        match self.state {
-            State::Closed => return Progress::Done,
-            State::SynSent | State::SynReceived => return self.output_syn(desk),
-            _ => {}
-        }
-        let mut progress = if self.resend_first { self.output_again(desk) } else { Progress::Done };
-        let mut segments = 0;
-        while progress == Progress::Done {
-            let Some((length, fin)) = self.next_segment(desk.config) else { break };
-            if segments == quantum {
-                return Progress::More;
-            }
-            segments += 1;
-            if !self.output_data(self.next, length, fin, desk) {
-                progress = Progress::Starved;
-            }
-        }
-        if progress == Progress::Done && self.owed == Owed::Now {
-            match desk.cx.memory.blocks.take() {
-                Some(pdu) => self.emit(self.max, Flags::ACK, Options::NONE, pdu, desk),
-                None => progress = Progress::Starved,
-            }
-        }
-        if self.resend_at == Instant::NEVER && (self.queue.bytes() > 0 || self.una != self.max) {
-            // Data outstanding, or a window too small to send any: either way the clock runs.
-            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
-        }
-        progress
-    }
-
-    fn output_syn(&mut self, desk: &mut Desk<'_, '_>) -> Progress {
-        if self.next != self.una {
-            return Progress::Done;
-        }
-        let Some(pdu) = desk.cx.memory.blocks.take() else { return Progress::Starved };
-        let answer = self.state == State::SynReceived;
-        let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        let scale = !answer || self.receive_shift > 0 || self.send_shift > 0;
-        let options = Options {
-            mss: Some(desk.config.mss),
-            window_shift: scale.then(|| desk.config.window_shift()),
-            ..Options::NONE
-        };
-        if self.max == self.una {
-            self.rtt.on_sent(self.una + 1, desk.cx.now);
-        } else {
-            desk.counters.retransmissions += 1;
-        }
-        self.emit(self.una, flags, options, pdu, desk);
-        self.next = self.una + 1;
-        self.max = self.next;
-        self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
-        Progress::Done
-    }
-
-    /// The next segment that windows, Nagle and silly-window avoidance let go: its length and whether FIN ends it.
-    fn next_segment(&self, config: &Config) -> Option<(u32, bool)> {
-        let sent = self.una.distance(self.next);
-        let queued = self.queue.bytes();
-        if sent > queued {
-            return None;
-        }
-        let unsent = queued - sent;
-        if self.probe {
-            return (sent == 0).then(|| (unsent.min(self.window.max(1)), self.finishing && unsent == 0));
-        }
-        let usable = self.window.min(self.reno.window()).saturating_sub(sent);
-        let mut length = unsent.min(usable).min(self.segment_max(config));
-        let may_be_short = !config.nagle || sent == 0 || self.finishing;
-        if length > self.mss && !(length == unsent && may_be_short) {
-            length -= length % self.mss;
-        }
-        let all = length == unsent;
-        // RFC 9293 §3.8.6.2.1: a full segment, or all there is and Nagle agrees, or half of the largest window.
-        let worth = length >= self.mss
-            || (length > 0 && all && may_be_short)
-            || (length > 0 && length >= self.window_max / 2);
-        let fin = self.finishing && all;
-        if worth || (fin && length == unsent && (unsent == 0 || worth)) { Some((length, fin)) } else { None }
-    }
-
-    /// The first unacknowledged segment again (fast retransmit, partial acknowledgement).
-    fn output_again(&mut self, desk: &mut Desk<'_, '_>) -> Progress {
-        let length = self.queue.bytes().min(self.mss);
-        let fin = self.finishing && length == self.queue.bytes() && self.max == self.una + (length + 1);
-        let next = self.next;
-        if !self.output_data(self.una, length, fin, desk) {
-            return Progress::Starved;
-        }
-        if self.next.lt(next) {
-            self.next = next;
-        }
-        self.resend_first = false;
-        Progress::Done
-    }
-
-    /// Sends `length` bytes from `at` on. False when there is no memory for the PDU.
-    fn output_data(&mut self, at: Sequence, length: u32, fin: bool, desk: &mut Desk<'_, '_>) -> bool {
-        let Some(mut pdu) = desk.cx.memory.blocks.take() else { return false };
-        let taken = self.queue.gather(self.una.distance(at), length, &mut pdu);
-        let fin = fin && taken == length;
-        let end = at + (taken + u32::from(fin));
-        let mut flags = Flags::ACK;
-        if self.una.distance(at) + taken == self.queue.bytes() {
-            flags = flags | Flags::PSH;
-        }
-        if fin {
-            flags = flags | Flags::FIN;
-        }
-        if self.max.lt(end) {
-            if at == self.max {
-                self.rtt.on_sent(end, desk.cx.now);
-            }
-            desk.counters.bytes_out += u64::from(self.max.distance(end));
-            self.max = end;
-        } else {
-            desk.counters.retransmissions += 1;
-            self.rtt.on_retransmit();
-        }
-        if taken > self.mss {
-            pdu.set_cut(self.mss as u16);
-        }
-        self.emit(at, flags, Options::NONE, pdu, desk);
-        self.next = end;
-        if self.resend_at == Instant::NEVER {
-            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
-        }
-        true
-    }
-
-    /// Puts the header in front and hands the segment down. Every segment after the first SYN acknowledges.
-    fn emit(&mut self, at: Sequence, flags: Flags, options: Options, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
-        let acknowledges = flags.has(Flags::ACK);
-        let window = self.offer(flags, desk);
-        let header = Header {
-            source_port: self.local.port(),
-            target_port: self.remote.port(),
-            sequence: at,
-            acknowledgment: if acknowledges { self.expected } else { Sequence(0) },
-            flags,
-            window,
-            urgent: 0,
-            options,
-        };
-        let length = header.length();
-        let bytes = pdu.push_head(length);
-        header.write(bytes);
-        let rest = self.pseudo.plus(checksum::length(length + pdu.body_len())).plus(pdu.body_sum());
-        kiban_wire::tcp::fill(pdu.head_mut(), rest);
-        if acknowledges {
-            self.owed = Owed::Nothing;
-            self.unanswered = 0;
-            self.ack_at = Instant::NEVER;
-        }
-        desk.counters.segments_out += 1;
-        desk.down.push_back(Segment { source: self.local.ip(), target: self.remote.ip(), pdu });
-    }
-
-    /// How far the window may reach now: memory and what the host still holds decide.
-    fn right_edge(&self, desk: &Desk<'_, '_>) -> Sequence {
-        let config = desk.config;
-        let most = config
-            .receive_buffer_bytes
-            .min(desk.receive_share.allowance(self.committed, config.floor_bytes))
-            .min(0xffff << self.receive_shift);
-        let room = most.saturating_sub(self.held) >> self.receive_shift << self.receive_shift;
-        let edge = self.expected + room;
-        // RFC 9293 §3.8.6: what was offered is never taken back.
-        if edge.lt(self.edge) { self.edge } else { edge }
-    }
-
-    /// The window field, and the edge that it promises.
-    fn offer(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
-        if self.state == State::SynSent {
-            return desk.config.receive_buffer_bytes.min(0xffff) as u16;
-        }
-        let edge = self.right_edge(desk);
-        // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
-        let step = self.peer_segment.max(self.mss).min(desk.config.receive_buffer_bytes / 2);
-        if self.edge.distance(edge) >= step || self.edge == self.expected {
-            self.edge = edge;
-        }
-        let window = self.expected.distance(self.edge);
-        // RFC 7323 §2.2: the window in a SYN is never scaled.
-        let shift = if flags.has(Flags::SYN) { 0 } else { self.receive_shift };
-        // Rounded up, by less than a unit of the scale: rounding down would take back what was offered.
-        let field = window.div_ceil(1 << shift).min(0xffff);
-        self.edge = self.expected + (field << shift);
-        self.commit(desk);
-        field as u16
-    }
-
-    /// Tells the ledger what is promised or held.
-    fn commit(&mut self, desk: &mut Desk<'_, '_>) {
-        let now =
-            if self.state.receives() { self.expected.distance(self.edge) + self.held } else { self.held };
-        let now = if self.state == State::Closed { 0 } else { now };
-        desk.receive_share.change(self.committed, now);
-        self.committed = now;
     }
 
     /// What a caller may know about a session.

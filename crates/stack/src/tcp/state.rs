@@ -44,6 +44,12 @@ impl State {
         !matches!(self, State::SynSent | State::SynReceived | State::Closed)
     }
 
+    /// Whether our FIN is still to be acknowledged, sent or not.
+    #[inline]
+    pub(super) fn owes_finish(self) -> bool {
+        matches!(self, State::FinWait1 | State::Closing | State::LastAck)
+    }
+
     /// After the host has finished sending.
     pub(super) fn on_finish(self) -> State {
         match self {

@@ -19,7 +19,7 @@ pub(super) struct Table {
 }
 
 fn mix(state: u64, word: u64) -> u64 {
-    let wide = u128::from(state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let wide = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
