@@ -183,8 +183,10 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
 
 #[test]
 fn sixty_streams_that_want_more_than_there_is_all_get_their_part() {
-    // The boards have 4 MiB each way, the streams ask for 15; then hardly the floors of sixty, and nobody starves.
-    for (memory_bytes, part) in [(4 << 20, 0.9), (1 << 20, 0.5)] {
+    // The boards have 4 MiB each way, the streams ask for 15; then hardly the floors of sixty. No line sets the pace
+    // here, so a stream's rate is its share of memory, and shares settle slowly: nobody has less than half of
+    // the most. (On a line everybody has nine tenths: sim/tests/worlds.rs.)
+    for (memory_bytes, part) in [(4 << 20, 0.5), (1 << 20, 0.5)] {
         let got = sixty_greedy_streams(memory_bytes);
         let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
         assert!(*least as f64 >= *most as f64 * part, "least {least}, most {most}: {got:?}");

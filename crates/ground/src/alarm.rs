@@ -117,10 +117,12 @@ impl Alarms {
             if let Some(at) = self.due.iter().position(|entry| entry.0 <= now) {
                 return Some(self.due.swap_remove(at));
             }
-            let (level, slot, tick) = self.first()?;
-            if tick > tick_of(now) {
+            let first = self.first();
+            let Some((level, slot, tick)) = first.filter(|(_, _, tick)| *tick <= tick_of(now)) else {
+                // Nothing stands between here and now: the wheel may turn there without anything falling.
+                self.tick = self.tick.max(tick_of(now));
                 return None;
-            }
+            };
             if level == 0 {
                 let entries = &mut self.slots[slot];
                 let at = entries.iter().position(|entry| entry.0 <= now)?;

@@ -135,11 +135,11 @@ fn sixty_sessions_share_the_line_and_the_memory() {
             let outcome = transfer(&mut pair, 0, &file);
             check_intact(&outcome, &file);
             let reached = mbps(&pair, each * sessions, Instant::ZERO);
-            let last: Vec<f64> = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64()).collect();
-            let (first, slowest) =
-                (last.iter().copied().fold(f64::MAX, f64::min), last.iter().copied().fold(0.0, f64::max));
-            println!("{window} {sessions}: {reached:.2} Mbit/s, {first:.3} .. {slowest:.3} s");
-            assert!(reached > 134.58 * 0.97, "{reached} Mbit/s for {sessions} at {window}");
+            assert!(reached > 134.58 * 0.99, "{reached} Mbit/s for {sessions} at {window}");
+            // All have the same to send: who has less than its share is the last to end.
+            let ends = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64());
+            let (first, last) = ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));
+            assert!(first > last * 0.9, "{first} to {last} s for {sessions} at {window}");
         }
     }
 }

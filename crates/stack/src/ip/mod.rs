@@ -197,8 +197,10 @@ impl Ip {
             self.counters.not_ours += 1;
             return None;
         }
-        // RFC 1122 §3.2.1.3: neither a group nor everybody nor nobody is a source; nor are we, from outside.
+        // RFC 1122 §3.2.1.3: neither a group nor everybody nor nobody is a source; nor are we, from outside, nor
+        // the loopback net.
         if header.source.is_multicast()
+            || header.source.is_loopback()
             || header.source.is_broadcast()
             || header.source == Ipv4Addr::UNSPECIFIED
             || self.is_ours(source)

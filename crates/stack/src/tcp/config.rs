@@ -15,6 +15,9 @@ pub struct Config {
     pub receive_buffer_bytes: u32,
     /// What a session may always hold or offer however scarce memory is, bytes.
     pub floor_bytes: u32,
+    /// What a session that has anything to send holds beside its bytes: pages that are not full. Two pages: the one
+    /// being written and the one being acknowledged.
+    pub holder_bytes: u32,
     /// An acknowledgement waits at most so long for company (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
     pub delayed_ack: Duration,
     /// Full segments after which an acknowledgement is due (RFC 9293 §3.8.6.3: at least every second).
@@ -49,6 +52,7 @@ impl Default for Config {
             send_buffer_bytes: 256 << 10,
             receive_buffer_bytes: 256 << 10,
             floor_bytes: 16 << 10,
+            holder_bytes: 8 << 10,
             delayed_ack: Duration::from_millis(40),
             ack_segments: 2,
             nagle: true,

@@ -231,8 +231,8 @@ impl Tcp {
             line: VecDeque::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
-            send_share: Share::new(transmit_bytes),
-            receive_share: Share::new(receive_bytes),
+            send_share: Share::new(transmit_bytes, config.holder_bytes),
+            receive_share: Share::new(receive_bytes, 0),
             counters: TcpCounters::default(),
             config,
         }
@@ -432,7 +432,14 @@ impl Tcp {
         let (local, remote) =
             (SocketAddr::new(target, header.target_port), SocketAddr::new(source, header.source_port));
         match self.table.find(local, remote) {
-            Some(index) => self.with(index, cx, out, |session, desk| session.on_segment(&header, pdu, desk)),
+            Some(index) => {
+                let early = self.counters.out_of_order;
+                self.with(index, cx, out, |session, desk| session.on_segment(&header, pdu, desk));
+                if self.counters.out_of_order > early && is_scarce(cx) {
+                    // Memory is for what can be used: what waits behind holes goes first, whoever holds it.
+                    self.table.iter_mut().for_each(|session| session.give_up_early(&mut self.counters));
+                }
+            }
             None => self.on_stranger(local, remote, &header, pdu, cx, out),
         }
     }
@@ -617,6 +624,11 @@ impl Tcp {
             self.line.push_back(index);
         }
     }
+}
+
+/// Whether less than an eighth of the receive pages is left.
+fn is_scarce(cx: &mut Context<'_>) -> bool {
+    cx.memory.receive.at_home() * 8 < cx.memory.receive.capacity()
 }
 
 /// Payload that stands in the head (a short segment) goes into a page of its own, so that a body is all there is.

@@ -84,9 +84,11 @@ impl Early {
         None
     }
 
-    /// Memory is short: gives everything up; the peer still has it and will send it again.
-    pub(super) fn clear(&mut self) {
+    /// Gives everything up: how many pieces.
+    pub(super) fn clear(&mut self) -> usize {
+        let pieces = self.pieces.len();
         self.pieces.clear();
+        pieces
     }
 }
 

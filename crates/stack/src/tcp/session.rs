@@ -568,18 +568,18 @@ impl Session {
         // RFC 5681 §4.2: every early segment is answered at once, even if many came in one burst.
         self.owed = Owed::Now;
         self.duplicates = (self.duplicates + 1).min(DUPLICATES_MAX);
-        // Memory is for what can be used: when pages run short, what waits behind a hole goes first.
-        let scarce = desk.cx.memory.receive.at_home() * 8 < desk.cx.memory.receive.capacity();
         for slice in pdu.drain_body() {
             let length = slice.len() as u32;
-            if scarce || !self.early.insert(begin, slice) {
+            if !self.early.insert(begin, slice) {
                 desk.counters.early_dropped += 1;
             }
             begin += length;
         }
-        if scarce {
-            self.early.clear();
-        }
+    }
+
+    /// Memory is short: what waits behind a hole goes; the peer still has it.
+    pub(super) fn give_up_early(&mut self, counters: &mut TcpCounters) {
+        counters.early_dropped += self.early.clear() as u64;
     }
 
     fn on_peer_finish(&mut self, desk: &mut Desk<'_, '_>) {

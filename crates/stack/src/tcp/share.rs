@@ -5,6 +5,7 @@
 //!           memory, n get 1/(n+1) each, and 1/(n+1) stays free for whoever comes next.
 //! Floor     below `floor_bytes` a session is never refused by the ledger: an idle one costs nothing, and a new one
 //!           always starts.
+//! Pages     a holder's bytes lie in pages that are not all full: whoever holds anything is charged `overhead` on top.
 //! Limits    a ledger promises, it does not allocate: floors may add up to more than there is, and then the pool
 //!           itself refuses and the asker waits its turn.
 
@@ -13,25 +14,32 @@
 pub(super) struct Share {
     capacity: u64,
     held: u64,
+    overhead: u64,
 }
 
 impl Share {
-    pub(super) fn new(capacity_bytes: u64) -> Share {
-        Share { capacity: capacity_bytes, held: 0 }
+    pub(super) fn new(capacity_bytes: u64, overhead_bytes: u32) -> Share {
+        Share { capacity: capacity_bytes, held: 0, overhead: u64::from(overhead_bytes) }
+    }
+
+    /// What holding so many bytes costs.
+    #[inline]
+    fn charge(&self, bytes: u32) -> u64 {
+        if bytes == 0 { 0 } else { u64::from(bytes) + self.overhead }
     }
 
     /// How much a session that holds `own` may hold in all.
     #[inline]
     pub(super) fn allowance(&self, own: u32, floor: u32) -> u32 {
-        let others = self.held - u64::from(own);
-        let half = self.capacity.saturating_sub(others) / 2;
+        let others = self.held - self.charge(own);
+        let half = (self.capacity.saturating_sub(others) / 2).saturating_sub(self.overhead);
         u32::try_from(half).unwrap_or(u32::MAX).max(floor)
     }
 
     /// A session that held `before` now holds `after`.
     #[inline]
     pub(super) fn change(&mut self, before: u32, after: u32) {
-        self.held = self.held + u64::from(after) - u64::from(before);
+        self.held = self.held + self.charge(after) - self.charge(before);
     }
 
     #[cfg(test)]
@@ -47,7 +55,7 @@ mod tests {
     #[test]
     fn greedy_sessions_settle_at_equal_shares_and_leave_one_free() {
         for sessions in [1u64, 2, 15, 60] {
-            let mut share = Share::new(8 << 20);
+            let mut share = Share::new(8 << 20, 0);
             let mut held = alloc::vec![0u32; sessions as usize];
             for _ in 0..2000 {
                 for own in &mut held {
@@ -64,8 +72,18 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_are_not_full_are_charged_once_a_holder() {
+        let mut share = Share::new(1000, 100);
+        share.change(0, 1);
+        share.change(1, 50);
+        assert_eq!(share.allowance(0, 0), (1000 - 150) / 2 - 100);
+        share.change(50, 0);
+        assert_eq!(share.held(), 0);
+    }
+
+    #[test]
     fn a_newcomer_always_has_its_floor() {
-        let mut share = Share::new(1000);
+        let mut share = Share::new(1000, 0);
         share.change(0, 1000);
         assert_eq!(share.allowance(0, 64), 64);
     }

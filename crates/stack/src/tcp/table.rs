@@ -114,6 +114,10 @@ impl Table {
         if slot.0 == id.generation { slot.1.as_deref_mut() } else { None }
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slots.iter_mut().filter_map(|slot| slot.1.as_deref_mut())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.slots.iter().filter_map(|slot| slot.1.as_deref())
     }

@@ -96,7 +96,7 @@ fn the_ledgers_count_what_is_queued_offered_and_held() {
     assert_eq!((pair.held(0).0, pair.held(1)), (0, (0, 256 << 10)));
     pair.reads = false;
     pair.send(0, 20_000);
-    assert_eq!(pair.held(0).0, 20_000);
+    assert_eq!(pair.held(0).0, 20_000 + 8192);
     pair.run();
     // Held and offered together stay what was promised.
     assert_eq!((pair.held(0).0, pair.held(1).1, pair.held[1]), (0, 256 << 10, 20_000));
