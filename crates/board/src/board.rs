@@ -2,7 +2,7 @@
 
 use crate::config::{BoardConfig, PortConfig};
 use crate::edge::Edge;
-use crate::port::{AtmPort, IpPort, News, Port};
+use crate::port::{AtmPort, Claim, IpPort, News, Port};
 use crate::wiring::ip::{self, IpTower};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -175,8 +175,11 @@ impl Board {
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(cx.memory);
+        ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, Claim::Half, cx));
         let room = ports.iter().map(Port::room).min().unwrap_or(0);
-        ip.settle(room, edge, cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, cx));
+        ip.settle(room, edge, cx, |Hop { port, next, pdu }, cx| {
+            ports[port].send(next, pdu, Claim::Granted, cx);
+        });
         for port in ports.iter_mut() {
             if let Port::Atm(atm) = port {
                 atm.settle(cx);
@@ -206,10 +209,12 @@ impl Board {
         }
     }
 
-    /// When an ATM port for which segments wait will have room again ([`Input::Room`]); never, when none wait.
+    /// When an ATM port for which segments wait, or for whose memory writers wait, will have room again
+    /// ([`Input::Room`]); never, when none wait.
     pub fn next_room(&self, port: usize) -> Instant {
+        let waits = self.ip.tcp.has_work() || !self.edge.page_line.is_empty();
         match self.ports.get(port) {
-            Some(Port::Atm(atm)) if self.ip.tcp.has_work() => atm.segmentation.next_end(),
+            Some(Port::Atm(atm)) if waits => atm.segmentation.next_end(),
             _ => Instant::NEVER,
         }
     }
@@ -227,6 +232,7 @@ impl Board {
         self.ip.icmp.counters().each(&mut |name, value| see("icmp", name, value));
         self.copies.each(&mut |name, value| see("copies", name, value));
         see("host", "datagrams_dropped", self.edge.datagrams_dropped);
+        see("host", "replies_dropped", self.edge.replies_dropped);
         for port in &self.ports {
             port.counters(see);
         }
@@ -268,9 +274,10 @@ impl Board {
         self.with_context(|ip, cx| ip.tcp.abort(session, cx, &mut ip.from_tcp).ok());
     }
 
-    pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32) -> Option<u32> {
+    /// The tag of a loopback, if none is under way; nothing when there is no such circuit.
+    pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32) -> Option<Option<u32>> {
         match self.ports.get_mut(port) {
-            Some(Port::Atm(atm)) => atm.ping(circuit, &mut self.chance),
+            Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, &mut self.chance)),
             _ => None,
         }
     }

@@ -19,6 +19,8 @@ use kiban_stack::udp::SocketId;
 const CRUMB_BYTES: usize = 256;
 /// A writer is woken when this much room has opened again, or half of its buffer.
 const WRITABLE_BYTES: usize = 16 << 10;
+/// With so many completions waiting, echo replies are dropped.
+const COMPLETIONS_FOR_REPLIES: usize = 1024;
 
 /// The number of a stream. It carries a generation: the number of a closed stream names nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -136,6 +138,7 @@ pub(crate) struct Edge {
     pub(crate) inboxes: Vec<Inbox>,
     datagrams_max: usize,
     pub(crate) datagrams_dropped: u64,
+    pub(crate) replies_dropped: u64,
     pub(crate) completions: VecDeque<Completion>,
 }
 
@@ -149,6 +152,7 @@ impl Edge {
             inboxes: Vec::new(),
             datagrams_max,
             datagrams_dropped: 0,
+            replies_dropped: 0,
             completions: VecDeque::new(),
         }
     }
@@ -227,7 +231,9 @@ impl Edge {
             Opened { session } => {
                 let (stream, state) = self.of_session(session)?;
                 state.open = true;
-                self.completions.push_back(Completion::Opened { stream });
+                if !state.closed {
+                    self.completions.push_back(Completion::Opened { stream });
+                }
             }
             Accepted { session, listener, remote } => {
                 let stream = self.add(session, true);
@@ -243,7 +249,15 @@ impl Edge {
             }
             Sent { session, .. } => {
                 let (stream, state) = self.of_session(session)?;
+                // Who has nothing under way keeps no page from others.
+                if state.page.as_ref().is_some_and(|page| page.filled() > 0)
+                    && tcp.info(session).is_none_or(|info| info.queued_bytes == 0)
+                {
+                    state.page = None;
+                    state.grain_filled = 0;
+                }
                 if state.wants_room
+                    && state.may_write()
                     && tcp.room(session) >= WRITABLE_BYTES.min(tcp.config().send_buffer_bytes as usize / 2)
                 {
                     state.wants_room = false;
@@ -296,9 +310,18 @@ impl Edge {
     }
 
     /// A datagram for a socket.
-    pub(crate) fn on_datagram(&mut self, socket: SocketId, remote: SocketAddr, pdu: Pdu) {
+    pub(crate) fn on_datagram(
+        &mut self,
+        socket: SocketId,
+        remote: SocketAddr,
+        pdu: Pdu,
+        memory: &mut Memory,
+    ) {
         let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
-        if inbox.datagrams.len() >= self.datagrams_max {
+        // Streams come first when memory runs short: what a datagram's reader leaves lying is nobody's to wait for.
+        let scarce = memory.receive.at_home() * 4 < memory.receive.capacity()
+            || memory.blocks.at_home() * 4 < memory.blocks.capacity();
+        if scarce || inbox.datagrams.len() >= self.datagrams_max {
             self.datagrams_dropped += 1;
             return;
         }
@@ -313,6 +336,11 @@ impl Edge {
         while let Some(icmp::Indication::EchoReply { source, identifier, sequence, bytes }) =
             replies.pop_front()
         {
+            // Anybody may send replies that nobody asked for, as many as the host leaves lying.
+            if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
+                self.replies_dropped += 1;
+                continue;
+            }
             self.completions.push_back(Completion::EchoReply { source, identifier, sequence, bytes });
         }
     }
@@ -327,7 +355,7 @@ impl Edge {
         while !self.page_line.is_empty() {
             let Some(page) = memory.transmit.take() else { return };
             let stream = self.page_line.pop_front().expect("the line is not empty");
-            if let Some(state) = self.stream(stream) {
+            if let Some(state) = self.stream(stream).filter(|state| state.may_write()) {
                 state.page = Some(page);
                 state.waits_for_page = false;
                 state.wants_room = false;
@@ -338,6 +366,11 @@ impl Edge {
 }
 
 impl Stream {
+    /// Whether the host may still write.
+    fn may_write(&self) -> bool {
+        self.open && !self.finished && !self.ended && !self.closed
+    }
+
     /// Keeps a short slice for the host with the crumbs that wait already; where there is no page, as it is.
     fn keep_crumb(&mut self, slice: Slice, pool: &mut Pool, copies: &mut Copies) {
         if self.crumbs.as_ref().is_none_or(|page| page.room() < slice.len()) {

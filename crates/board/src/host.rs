@@ -31,6 +31,10 @@ pub enum Refused {
     TooLong,
     /// There is no memory now: try again after a completion.
     NoMemory,
+    /// There is no such circuit, or its port has no cells.
+    NoCircuit,
+    /// What was asked for is under way already: wait for its completion.
+    Busy,
     /// TCP refused, and why.
     Tcp(tcp::Refusal),
     /// UDP refused, and why.
@@ -53,6 +57,12 @@ impl fmt::Display for Refused {
             }
             Refused::NoMemory => {
                 f.write_str("no packet memory is free now: try again after the next completion")
+            }
+            Refused::NoCircuit => {
+                f.write_str("no such circuit: give an ATM port and the number of its circuit")
+            }
+            Refused::Busy => {
+                f.write_str("a loopback is under way on that circuit: wait until it has come back")
             }
             Refused::Tcp(refusal) => refusal.fmt(f),
             Refused::Udp(refusal) => refusal.fmt(f),
@@ -248,12 +258,11 @@ impl Host<'_> {
     pub fn abort(&mut self, id: StreamId) -> Result<(), Refused> {
         let stream = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?;
         let (session, ended) = (stream.session, stream.ended);
-        stream.closed = true;
-        if ended {
-            self.board.edge.remove(id);
-            return Ok(());
+        // At once: the session's number may be given to another before its end is told.
+        self.board.edge.remove(id);
+        if !ended {
+            self.board.abort(session);
         }
-        self.board.abort(session);
         Ok(())
     }
 
@@ -329,8 +338,9 @@ impl Host<'_> {
 
     /// Sends an ATM ping: a loopback cell on a circuit of a port (F5 OAM, end to end). Its tag.
     pub fn cell_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
+        let tag = self.board.cell_loopback(port, circuit).ok_or(Refused::NoCircuit)?.ok_or(Refused::Busy)?;
         self.board.unsettled = true;
-        self.board.cell_loopback(port, circuit).ok_or(Refused::NoRoute)
+        Ok(tag)
     }
 
     /// A PDU with `bytes` copied into content pages, if it fits a packet with `headers` bytes of headers.

@@ -32,6 +32,15 @@ kiban_ground::counters! {
     }
 }
 
+/// What a packet may take of its port's queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The room that was asked for: [`Port::room`].
+    Granted,
+    /// Half of the queue: for what nobody holds back, so that a flood of answers leaves the streams theirs.
+    Half,
+}
+
 /// A port of a board.
 pub(crate) enum Port {
     Atm(Box<AtmPort>),
@@ -48,10 +57,10 @@ impl Port {
     }
 
     /// A packet leaves for a neighbour.
-    pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, cx: &mut Context<'_>) {
+    pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         match self {
-            Port::Atm(atm) => atm.send(next, pdu, cx),
-            Port::Ip(ip) if ip.queue.len() < ip.config.packets_max => ip.queue.push_back(pdu),
+            Port::Atm(atm) => atm.send(next, pdu, claim, cx),
+            Port::Ip(ip) if ip.has_room(claim) => ip.queue.push_back(pdu),
             Port::Ip(ip) => ip.counters.queue_full += 1,
         }
     }
@@ -91,7 +100,7 @@ pub(crate) struct AtmPort {
     reassembly: Reassembly,
     inarp: InArp,
     loopback: Loopback,
-    circuits: Vec<Encapsulation>,
+    circuits: Vec<End>,
     encapsulated: EncapsulationCounters,
     counters: PortCounters,
     sent: Vec<TimedCell>,
@@ -105,6 +114,13 @@ pub(crate) enum News {
     Packet(Pdu),
     /// A loopback cell of ours came back.
     Loopback { circuit: u32, tag: u32, round_trip: Duration },
+}
+
+/// The board's end of a circuit.
+#[derive(Clone, Copy)]
+struct End {
+    encapsulation: Encapsulation,
+    frames_max: usize,
 }
 
 impl AtmPort {
@@ -126,7 +142,7 @@ impl AtmPort {
             let circuit = Circuit(index as u32);
             let encapsulation =
                 if end.llc_snap { Encapsulation::LlcSnap } else { Encapsulation::VcMux(Carried::Ipv4) };
-            port.circuits.push(encapsulation);
+            port.circuits.push(End { encapsulation, frames_max: end.frames_max });
             port.segmentation.open(
                 circuit,
                 Outlet {
@@ -153,8 +169,12 @@ impl AtmPort {
     }
 
     fn room(&self) -> usize {
-        let room = |index| self.segmentation.room(Circuit(index as u32));
-        (0..self.circuits.len()).map(room).min().unwrap_or(0).saturating_sub(FRAMES_RESERVED)
+        let room = |(index, end): (usize, &End)| {
+            let reserved = FRAMES_RESERVED.min(end.frames_max / 2);
+            self.segmentation.room(Circuit(index as u32)).saturating_sub(reserved)
+        };
+        // A port without circuits holds nobody up.
+        self.circuits.iter().enumerate().map(room).min().unwrap_or(usize::MAX / 2)
     }
 
     /// Cells have arrived: what they brought is news.
@@ -181,7 +201,7 @@ impl AtmPort {
     }
 
     fn on_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
-        let encapsulation = self.circuits[circuit.0 as usize];
+        let encapsulation = self.circuits[circuit.0 as usize].encapsulation;
         match encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated) {
             Ok(Carried::Ipv4) => self.news.push(News::Packet(pdu)),
             Ok(Carried::AtmArp) => {
@@ -196,7 +216,7 @@ impl AtmPort {
         }
     }
 
-    fn send(&mut self, next: IpAddr, mut pdu: Pdu, cx: &mut Context<'_>) {
+    fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         let circuit = match next {
             IpAddr::V4(next) => self.inarp.circuit_of(next),
             IpAddr::V6(_) => None,
@@ -205,7 +225,12 @@ impl AtmPort {
             self.counters.no_circuit += 1;
             return;
         };
-        if self.circuits[circuit.0 as usize].push(Carried::Ipv4, &mut pdu).is_err() {
+        let End { encapsulation, frames_max } = self.circuits[circuit.0 as usize];
+        if claim == Claim::Half && self.segmentation.room(circuit) <= frames_max / 2 {
+            self.counters.queue_full += 1;
+            return;
+        }
+        if encapsulation.push(Carried::Ipv4, &mut pdu).is_err() {
             self.counters.not_ip += 1;
             return;
         }
@@ -225,7 +250,7 @@ impl AtmPort {
                 return;
             };
             pdu.push_head(bytes.len()).copy_from_slice(bytes);
-            if circuits[circuit.0 as usize].push(Carried::AtmArp, &mut pdu).is_ok() {
+            if circuits[circuit.0 as usize].encapsulation.push(Carried::AtmArp, &mut pdu).is_ok() {
                 if segmentation.send(circuit, pdu, now).is_err() {
                     counters.queue_full += 1;
                 }
@@ -251,6 +276,10 @@ impl AtmPort {
         committed.unwrap_or_else(|| self.segmentation.next_end())
     }
 
+    pub(crate) fn has(&self, circuit: u32) -> bool {
+        (circuit as usize) < self.circuits.len()
+    }
+
     pub(crate) fn ping(&mut self, circuit: u32, chance: &mut kiban_ground::Chance) -> Option<u32> {
         self.loopback.ping(Circuit(circuit), chance)
     }
@@ -270,6 +299,11 @@ impl IpPort {
             queue: VecDeque::with_capacity(config.packets_max),
             counters: PortCounters::default(),
         }
+    }
+
+    fn has_room(&self, claim: Claim) -> bool {
+        let most = self.config.packets_max;
+        self.queue.len() < if claim == Claim::Half { most.div_ceil(2) } else { most }
     }
 
     pub(crate) fn believes_sums(&self) -> bool {

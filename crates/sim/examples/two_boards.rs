@@ -25,7 +25,8 @@ fn main() {
         Box::new(move |_at, bytes| count.set(count.get() + bytes.len() as u64))
     };
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(5000, 1, Box::new(make))));
-    pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, 5000), vec![(bytes, source)])));
+    pair.world
+        .run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, 5000), vec![(bytes, source)])));
     let done = pair.world.run(Instant::ZERO + Duration::from_secs(3600));
 
     let seconds = pair.world.now().as_secs_f64();

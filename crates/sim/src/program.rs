@@ -141,6 +141,7 @@ impl Program for Sender {
 /// Receives streams.
 pub struct Receiver {
     port: u16,
+    listener: Option<u32>,
     jobs: Vec<Incoming>,
     make: Box<dyn FnMut(usize) -> Sink>,
     expected: usize,
@@ -177,7 +178,15 @@ pub struct Received {
 impl Receiver {
     /// Listens on `port` for `expected` streams; `make(n)` gives the sink of the n-th accepted one.
     pub fn new(port: u16, expected: usize, make: Box<dyn FnMut(usize) -> Sink>) -> Receiver {
-        Receiver { port, jobs: Vec::new(), make, expected, buffer: vec![0; BUFFER_BYTES], refused: 0 }
+        Receiver {
+            port,
+            listener: None,
+            jobs: Vec::new(),
+            make,
+            expected,
+            buffer: vec![0; BUFFER_BYTES],
+            refused: 0,
+        }
     }
 
     /// What became of the streams, in the order in which they were accepted.
@@ -206,14 +215,16 @@ impl Receiver {
 impl Program for Receiver {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
         let any = SocketAddr::from(([0, 0, 0, 0], self.port));
-        if host.listen(any).is_err() {
-            self.refused += 1;
+        match host.listen(any) {
+            Ok(listener) => self.listener = Some(listener),
+            Err(_) => self.refused += 1,
         }
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         match completion {
-            Completion::Accepted { stream, remote, .. } => {
+            // A board may have several receivers.
+            Completion::Accepted { stream, remote, listener } if self.listener == Some(listener) => {
                 let sink = (self.make)(self.jobs.len());
                 self.jobs.push(Incoming {
                     stream,

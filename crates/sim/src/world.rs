@@ -6,7 +6,8 @@
 //! Pull      nothing moves by itself. At an event, whoever is concerned pulls its lines up to the moment of the event:
 //!           a line pulls its sender, a switch pulls the lines into it, each up to the moment that can still matter to
 //!           it. A switch takes the time through its fabric off, so that every pull reaches further back and
-//!           ends at boards, which have acted already.
+//!           ends at boards, which have acted already. Switches that feed each other are pulled in strides no longer
+//!           than the way to each other and back; time in which no cell is under way is skipped.
 //! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier than told. An event
 //!           that comes too early finds nothing and asks again.
 //! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
@@ -19,6 +20,7 @@ use kiban_ground::{Chance, Instant};
 use kiban_stack::atm::{Switch, TimedCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// Polls of one board at one moment before the world calls it a livelock.
 const POLLS_MAX: usize = 1_000_000;
@@ -76,6 +78,9 @@ struct Crossing {
     into: Vec<usize>,
     out: Vec<usize>,
     pulled: Instant,
+    /// How far it may be pulled at once: what another switch sends meanwhile does not depend on it. None: no other
+    /// switch feeds it.
+    stride: Option<Duration>,
     trains: Vec<(usize, Vec<TimedCell>)>,
 }
 
@@ -145,6 +150,7 @@ impl World {
             into: Vec::new(),
             out: Vec::new(),
             pulled: Instant::ZERO,
+            stride: None,
             trains: Vec::new(),
         });
         SwitchNumber(self.crossings.len() - 1)
@@ -167,6 +173,13 @@ impl World {
         }
         if let Plug::Switch(switch, _) = to {
             self.crossings[switch.0].into.push(number);
+            if let Plug::Switch(other, _) = from {
+                let delay = |switch: SwitchNumber| self.crossings[switch.0].switch.delay();
+                let there_and_back = delay(switch) + self.ways[number].line.delay + delay(other);
+                let stride = &mut self.crossings[switch.0].stride;
+                let shortest = stride.map_or(there_and_back, |known| known.min(there_and_back));
+                *stride = Some(shortest.max(Duration::from_nanos(1)));
+            }
         }
         LineNumber(number)
     }
@@ -276,6 +289,7 @@ impl World {
             return;
         }
         self.ways[number].expected = Instant::NEVER;
+        self.skip_quiet();
         match self.ways[number].to {
             Plug::Switch(switch, _) => {
                 let reach = self.now + self.crossings[switch.0].switch.delay();
@@ -321,11 +335,46 @@ impl World {
 
     /// Everything that can leave a switch by `until` has entered it.
     fn pull_switch(&mut self, number: usize, until: Instant) {
-        let crossing = &mut self.crossings[number];
+        let crossing = &self.crossings[number];
         let until = until - crossing.switch.delay();
-        if until <= crossing.pulled {
+        let Some(stride) = crossing.stride else {
+            if until > crossing.pulled {
+                self.enter(number, until);
+            }
+            return;
+        };
+        while self.crossings[number].pulled < until {
+            self.enter(number, until.min(self.crossings[number].pulled + stride));
+        }
+    }
+
+    /// Leaves out the time up to now in which no cell is in a switch or arrives at one.
+    fn skip_quiet(&mut self) {
+        let until = self.now;
+        let far_behind =
+            |crossing: &Crossing| crossing.stride.is_some_and(|stride| crossing.pulled + stride < until);
+        let is_empty = |crossing: &Crossing| crossing.switch.is_empty();
+        if !self.crossings.iter().any(far_behind) || !self.crossings.iter().all(is_empty) {
             return;
         }
+        let mut first = until;
+        for number in 0..self.ways.len() {
+            if let Way { from, to: Plug::Switch(..), .. } = self.ways[number] {
+                if let Plug::Board(..) = from {
+                    self.pull(number, until);
+                }
+                let under_way = &self.ways[number].line.under_way;
+                first = first.min(under_way.front().map_or(until, |cell| cell.at - Duration::from_nanos(1)));
+            }
+        }
+        for crossing in &mut self.crossings {
+            crossing.pulled = crossing.pulled.max(first);
+        }
+    }
+
+    /// Everything that arrives at a switch by `until` enters it.
+    fn enter(&mut self, number: usize, until: Instant) {
+        let crossing = &mut self.crossings[number];
         crossing.pulled = until;
         let into = std::mem::take(&mut crossing.into);
         let mut trains = std::mem::take(&mut crossing.trains);

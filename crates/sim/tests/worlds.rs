@@ -138,7 +138,8 @@ fn sixty_sessions_share_the_line_and_the_memory() {
             assert!(reached > 134.58 * 0.99, "{reached} Mbit/s for {sessions} at {window}");
             // All have the same to send: who has less than its share is the last to end.
             let ends = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64());
-            let (first, last) = ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));
+            let (first, last) =
+                ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));
             assert!(first > last * 0.9, "{first} to {last} s for {sessions} at {window}");
         }
     }

@@ -6,7 +6,7 @@
 //!   ┌──┴──┐ ┌─────┐ ┌─────▼┐
 //!   │ TCP │ │ UDP │ │ ICMP │
 //!   └──▲──┘ └──▲──┘ └──▲───┘      up: `on_packet`, one packet to the end
-//!      └───────┼───────┘ │        down: `settle`, what is owed when the burst is over
+//!      └───────┼───────┘ │        down: `answer`, `settle`, when the burst is over
 //!           ┌──┴─────────▼┐
 //!           │     IP      │
 //!           └─────────────┘ hops: port, neighbour, packet
@@ -59,7 +59,7 @@ impl IpTower {
                 self.tell(edge, cx);
             }
             protocol::UDP => match self.udp.arrive(source, target, pdu, cx) {
-                Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu),
+                Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
                 Arrival::NoSocket { pdu } => self.refuse(source, target, pdu, cx),
                 Arrival::Dropped => {}
             },
@@ -110,14 +110,8 @@ impl IpTower {
         }
     }
 
-    /// The burst is over: everything that is owed goes down, TCP within `room` segments.
-    pub(crate) fn settle(
-        &mut self,
-        room: usize,
-        edge: &mut Edge,
-        cx: &mut Context<'_>,
-        mut hop: impl FnMut(Hop, &mut Context<'_>),
-    ) {
+    /// The burst is over: what nobody holds back goes down. Messages, datagrams, resets.
+    pub(crate) fn answer(&mut self, cx: &mut Context<'_>, mut hop: impl FnMut(Hop, &mut Context<'_>)) {
         let mut send = |ip: &mut Ip, packet: Packet, cx: &mut Context<'_>| {
             if let Some(way) = ip.send(packet) {
                 hop(way, cx);
@@ -129,9 +123,24 @@ impl IpTower {
         while let Some(udp::Datagram { source, target, pdu }) = self.datagrams.pop_front() {
             send(&mut self.ip, Packet { source, target, protocol: protocol::UDP, pdu }, cx);
         }
-        self.tcp.settle(room, cx, &mut self.from_tcp);
         while let Some(Segment { source, target, pdu }) = self.from_tcp.down.pop_front() {
             send(&mut self.ip, Packet { source, target, protocol: protocol::TCP, pdu }, cx);
+        }
+    }
+
+    /// Then what is owed goes down: sessions send, `room` segments at the most.
+    pub(crate) fn settle(
+        &mut self,
+        room: usize,
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+        mut hop: impl FnMut(Hop, &mut Context<'_>),
+    ) {
+        self.tcp.settle(room, cx, &mut self.from_tcp);
+        while let Some(Segment { source, target, pdu }) = self.from_tcp.down.pop_front() {
+            if let Some(way) = self.ip.send(Packet { source, target, protocol: protocol::TCP, pdu }) {
+                hop(way, cx);
+            }
         }
         self.tell(edge, cx);
     }

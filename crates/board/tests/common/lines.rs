@@ -60,6 +60,8 @@ pub(crate) struct Lines {
     pub(crate) answers: [Vec<TimedCell>; 2],
     /// What each side has sent, everything.
     pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
+    /// What each board said when it was idle last.
+    deadlines: [Instant; 2],
     chance: Chance,
 }
 
@@ -76,6 +78,7 @@ impl Lines {
             hostile: Default::default(),
             answers: Default::default(),
             tap: None,
+            deadlines: [Instant::ZERO; 2],
             chance: Chance::from_seed(11),
         }
     }
@@ -88,6 +91,7 @@ impl Lines {
     pub(crate) fn step(&mut self, length: Duration) {
         self.now += length;
         let mut trains: [Vec<TimedCell>; 2] = Default::default();
+        let rooms = [0, 1].map(|side: usize| self.boards[side].next_room(0));
         for side in 0..2 {
             let mut sent = Vec::new();
             self.boards[side].cells(0, self.now, &mut sent);
@@ -100,9 +104,13 @@ impl Lines {
             trains[1 - side] = self.riffle(sent, 1 - side);
         }
         for (side, train) in trains.iter().enumerate() {
-            match train.is_empty() {
-                true => self.boards[side].handle(Input::Timeout, self.now),
-                false => self.boards[side].handle(Input::Cells { port: 0, cells: train }, self.now),
+            // A board is called when something happens that it asked for, and only then.
+            if !train.is_empty() {
+                self.boards[side].handle(Input::Cells { port: 0, cells: train }, self.now);
+            } else if rooms[side] <= self.now {
+                self.boards[side].handle(Input::Room, self.now);
+            } else if self.deadlines[side] <= self.now {
+                self.boards[side].handle(Input::Timeout, self.now);
             }
             self.drain(side);
         }
@@ -132,7 +140,10 @@ impl Lines {
                         self.completions[side].push(completion);
                     }
                 }
-                Output::Idle { deadline } => return deadline,
+                Output::Idle { deadline } => {
+                    self.deadlines[side] = deadline;
+                    return deadline;
+                }
                 Output::Transmit { .. } => panic!("there is no port for packets"),
             }
         }
@@ -241,6 +252,8 @@ impl Lines {
         let mut lines = Lines::of(configs);
         let (near, far) = lines.open(0, 80);
         lines.carry((0, near), far, &noise(length as u64, length), attack);
+        // No timer ends a frame that the hostile hand has left unfinished.
+        (0..2).for_each(|side| lines.inject(side, &[super::packets::cell(BAD, true, &[0; 48])]));
         lines.close_and_check([near, far]);
         lines
     }

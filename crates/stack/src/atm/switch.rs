@@ -289,6 +289,11 @@ impl Switch {
         self.ports[port].waiting
     }
 
+    /// Whether no cell is in the switch: none waits, and none has left that nobody has asked for.
+    pub fn is_empty(&self) -> bool {
+        self.ports.iter().all(|port| port.waiting == 0 && port.departed.is_empty())
+    }
+
     /// Time through the fabric.
     pub fn delay(&self) -> Duration {
         self.delay
