@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::IpAddr;
 use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool};
 use kiban_stack::atm::TimedCell;
 use kiban_stack::ip::{Hop, Route};
@@ -64,6 +65,9 @@ pub struct Board {
     pub(crate) edge: Edge,
     pub(crate) unsettled: bool,
     ports: Vec<Port>,
+    /// The first lane of each port: lanes are numbered through all ports.
+    lanes: Vec<usize>,
+    rooms: Vec<usize>,
     now: Instant,
     /// Whether the host has been told of the completions that are there.
     pub(crate) told: bool,
@@ -96,6 +100,8 @@ impl Board {
                 PortConfig::Ip(ip) => Port::Ip(IpPort::new(*ip)),
             });
         }
+        let lanes =
+            ports.iter().scan(0, |next, port| Some(core::mem::replace(next, *next + port.lanes()))).collect();
         config.routes.iter().for_each(|route| tower.ip.add_route(*route));
         Board {
             memory,
@@ -105,6 +111,8 @@ impl Board {
             edge: Edge::new(config.datagrams_max),
             unsettled: true,
             ports,
+            lanes,
+            rooms: Vec::new(),
             now: Instant::ZERO,
             told: false,
         }
@@ -114,7 +122,7 @@ impl Board {
     pub fn handle(&mut self, input: Input<'_>, now: Instant) {
         self.now = self.now.max(now);
         self.unsettled = true;
-        let Board { memory, chance, copies, ip, edge, ports, now, .. } = self;
+        let Board { memory, chance, copies, ip, edge, ports, lanes, now, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         match input {
             Input::Cells { port, cells } => {
@@ -122,7 +130,9 @@ impl Board {
                     atm.on_cells(cells, cx);
                     for news in atm.news() {
                         match news {
-                            News::Packet(pdu) => ip.on_packet(pdu, edge, cx),
+                            News::Packet { circuit, pdu } => {
+                                ip.on_packet(pdu, lanes[port] + circuit as usize, edge, cx);
+                            }
                             News::Loopback { circuit, tag, round_trip } => {
                                 edge.on_cell_loopback(port, circuit, tag, round_trip);
                             }
@@ -131,12 +141,13 @@ impl Board {
                 }
             }
             Input::Packets { port, packets } => {
-                let believed = matches!(ports.get(port), Some(Port::Ip(port)) if port.believes_sums());
+                let Some(Port::Ip(place)) = ports.get(port) else { return };
+                let believed = place.believes_sums();
                 for mut pdu in packets.drain(..) {
                     if !believed {
                         pdu.sum_again();
                     }
-                    ip.on_packet(pdu, edge, cx);
+                    ip.on_packet(pdu, lanes[port], edge, cx);
                 }
             }
             Input::Room | Input::Timeout => {}
@@ -160,7 +171,7 @@ impl Board {
                     && let Some(pdu) = ip.pop()
                 {
                     // Room in the port lets the next segments through.
-                    self.unsettled |= ip.is_empty() && self.ip.tcp.has_work();
+                    self.unsettled |= ip.is_empty() && self.ip.tcp.has_work(self.lanes[port]);
                     return Output::Transmit { port, pdu };
                 }
             }
@@ -170,14 +181,15 @@ impl Board {
 
     fn settle(&mut self) {
         self.unsettled = false;
-        let Board { memory, chance, copies, ip, edge, ports, now, .. } = self;
+        let Board { memory, chance, copies, ip, edge, ports, rooms, now, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(cx.memory);
         ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, Claim::Half, cx));
-        let room = ports.iter().map(Port::room).min().unwrap_or(0);
-        ip.settle(room, edge, cx, |Hop { port, next, pdu }, cx| {
+        rooms.clear();
+        rooms.extend(ports.iter().flat_map(|port| (0..port.lanes()).map(|lane| port.room(lane))));
+        ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
             ports[port].send(next, pdu, Claim::Granted, cx);
         });
         for port in ports.iter_mut() {
@@ -212,11 +224,10 @@ impl Board {
     /// When an ATM port for which segments wait, or for whose memory writers wait, will have room again
     /// ([`Input::Room`]); never, when none wait.
     pub fn next_room(&self, port: usize) -> Instant {
-        let waits = self.ip.tcp.has_work() || !self.edge.page_line.is_empty();
-        match self.ports.get(port) {
-            Some(Port::Atm(atm)) if waits => atm.segmentation.next_end(),
-            _ => Instant::NEVER,
-        }
+        let Some(place @ Port::Atm(atm)) = self.ports.get(port) else { return Instant::NEVER };
+        let mut lanes = self.lanes[port]..self.lanes[port] + place.lanes();
+        let waits = lanes.any(|lane| self.ip.tcp.has_work(lane)) || !self.edge.page_line.is_empty();
+        if waits { atm.segmentation.next_end() } else { Instant::NEVER }
     }
 
     /// Bytes copied so far, by cause.
@@ -257,6 +268,12 @@ impl Board {
     /// Sessions of TCP, of any state.
     pub fn sessions(&self) -> usize {
         self.ip.tcp.sessions()
+    }
+
+    /// The lane on which packets for `target` leave, as far as it is known.
+    pub(crate) fn lane_to(&self, target: IpAddr) -> usize {
+        let way = self.ip.ip.way_to(target);
+        way.map_or(0, |(port, next)| self.lanes[port] + self.ports[port].lane_to(next))
     }
 
     pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpTower, &mut Context<'_>) -> T) -> T {

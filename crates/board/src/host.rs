@@ -116,8 +116,9 @@ impl Host<'_> {
     /// Opens a stream to `remote`. [`Completion::Opened`] or [`Completion::Ended`] tells how it went.
     pub fn open(&mut self, remote: SocketAddr) -> Result<StreamId, Refused> {
         let source = self.board.ip.ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?;
+        let lane = self.board.lane_to(remote.ip());
         let session =
-            self.board.with_context(|ip, cx| ip.tcp.open(SocketAddr::new(source, 0), remote, cx))?;
+            self.board.with_context(|ip, cx| ip.tcp.open(SocketAddr::new(source, 0), remote, lane, cx))?;
         Ok(self.board.edge.add(session, false))
     }
 

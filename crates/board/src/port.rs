@@ -48,10 +48,26 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// Segments that TCP may hand down now.
-    pub(crate) fn room(&self) -> usize {
+    /// How many lanes lead through the port: its circuits, or one.
+    pub(crate) fn lanes(&self) -> usize {
         match self {
-            Port::Atm(atm) => atm.room(),
+            Port::Atm(atm) => atm.circuits.len(),
+            Port::Ip(_) => 1,
+        }
+    }
+
+    /// The lane that leads to a neighbour, as far as it is known.
+    pub(crate) fn lane_to(&self, next: IpAddr) -> usize {
+        match self {
+            Port::Atm(atm) => atm.circuit_to(next).map_or(0, |circuit| circuit.0 as usize),
+            Port::Ip(_) => 0,
+        }
+    }
+
+    /// Segments that TCP may hand down to a lane now.
+    pub(crate) fn room(&self, lane: usize) -> usize {
+        match self {
+            Port::Atm(atm) => atm.room(lane),
             Port::Ip(ip) => ip.config.packets_max - ip.queue.len(),
         }
     }
@@ -110,8 +126,8 @@ pub(crate) struct AtmPort {
 
 /// What an ATM port has for those above.
 pub(crate) enum News {
-    /// An IP packet.
-    Packet(Pdu),
+    /// An IP packet, and the circuit on which it came.
+    Packet { circuit: u32, pdu: Pdu },
     /// A loopback cell of ours came back.
     Loopback { circuit: u32, tag: u32, round_trip: Duration },
 }
@@ -168,13 +184,16 @@ impl AtmPort {
         port
     }
 
-    fn room(&self) -> usize {
-        let room = |(index, end): (usize, &End)| {
-            let reserved = FRAMES_RESERVED.min(end.frames_max / 2);
-            self.segmentation.room(Circuit(index as u32)).saturating_sub(reserved)
-        };
-        // A port without circuits holds nobody up.
-        self.circuits.iter().enumerate().map(room).min().unwrap_or(usize::MAX / 2)
+    fn room(&self, circuit: usize) -> usize {
+        let reserved = FRAMES_RESERVED.min(self.circuits[circuit].frames_max / 2);
+        self.segmentation.room(Circuit(circuit as u32)).saturating_sub(reserved)
+    }
+
+    fn circuit_to(&self, next: IpAddr) -> Option<Circuit> {
+        match next {
+            IpAddr::V4(next) => self.inarp.circuit_of(next),
+            IpAddr::V6(_) => None,
+        }
     }
 
     /// Cells have arrived: what they brought is news.
@@ -203,7 +222,7 @@ impl AtmPort {
     fn on_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
         let encapsulation = self.circuits[circuit.0 as usize].encapsulation;
         match encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated) {
-            Ok(Carried::Ipv4) => self.news.push(News::Packet(pdu)),
+            Ok(Carried::Ipv4) => self.news.push(News::Packet { circuit: circuit.0, pdu }),
             Ok(Carried::AtmArp) => {
                 let whole = pdu.len();
                 if let Some(moved) = pdu.pull_up(whole.min(kiban_wire::atmarp::PACKET_BYTES_MAX)) {
@@ -217,11 +236,7 @@ impl AtmPort {
     }
 
     fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
-        let circuit = match next {
-            IpAddr::V4(next) => self.inarp.circuit_of(next),
-            IpAddr::V6(_) => None,
-        };
-        let Some(circuit) = circuit else {
+        let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
             return;
         };

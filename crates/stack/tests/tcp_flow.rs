@@ -39,7 +39,7 @@ fn what_came_due_while_the_port_had_no_room_goes_as_soon_as_it_has() {
     talk.room = 0;
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(100));
     talk.pass(ms(100));
-    assert!(talk.said().is_empty() && talk.station.tcp.has_work());
+    assert!(talk.said().is_empty() && talk.station.tcp.has_work(0));
     talk.room = 1;
     talk.settle();
     assert_eq!(talk.said_briefly(), ["ACK 1+0 ack 101"]);

@@ -298,7 +298,7 @@ fn the_table_has_a_bound() {
     let free = SocketAddr::new(local.ip(), 0);
     let open = |talk: &mut Talk| {
         let remote = talk.remote();
-        talk.station.with(now, |tcp, cx, _| tcp.open(free, remote, cx))
+        talk.station.with(now, |tcp, cx, _| tcp.open(free, remote, 0, cx))
     };
     assert!(open(&mut talk).is_ok() && open(&mut talk).is_ok());
     assert_eq!(open(&mut talk), Err(Refusal::TooMany));
@@ -340,7 +340,7 @@ fn ports_are_chosen_from_the_dynamic_range_and_never_twice() {
     let remote = SocketAddr::new(PEER_ADDRESS, 80);
     let mut seen = std::collections::BTreeSet::new();
     for n in 0..=16_384 {
-        let opened = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, remote, cx));
+        let opened = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, remote, 0, cx));
         match opened {
             Ok(session) => {
                 let port = station.tcp.info(session).unwrap().local.port();
@@ -363,13 +363,13 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
         (local, SocketAddr::new(remote.ip(), 0), Refusal::BadAddress),
         (local, nobody, Refusal::BadAddress),
     ] {
-        let opened = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, cx));
+        let opened = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
         assert_eq!(opened, Err(refusal));
     }
     assert_eq!(talk.station.tcp.listen(SocketAddr::new(local.ip(), 0)), Err(Refusal::BadAddress));
-    let first = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, cx));
+    let first = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
     assert!(first.is_ok());
-    let again = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, cx));
+    let again = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
     assert_eq!(again, Err(Refusal::AddressInUse));
     assert_eq!(Refusal::AddressInUse.to_string(), "that address and port are in use: choose another port");
 }
@@ -380,7 +380,7 @@ fn initial_sequence_numbers_move_with_the_clock_and_differ_by_name() {
         let mut station = Station::new(1, Config::default(), Sizes::default(), 7);
         let local = SocketAddr::new(station.address, port);
         let remote = SocketAddr::new(PEER_ADDRESS, 80);
-        station.with(at, |tcp, cx, _| tcp.open(local, remote, cx)).unwrap();
+        station.with(at, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
         station.settle(10, at);
         let segment = station.out.down.pop_front().unwrap();
         common::station::frames_of(segment)[0].header().0.sequence
@@ -406,7 +406,7 @@ fn numbers_of_sessions_that_have_gone_name_nothing() {
     assert_eq!(aborted, Err(Refusal::UnknownSession));
     // The place is used again: the old number still names nothing, and takes nothing from the new session.
     let (local, remote) = (talk.local(), talk.remote());
-    let new = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, cx)).unwrap();
+    let new = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
     assert_eq!(new.index(), old.index());
     talk.station.with(now, |tcp, cx, out| tcp.consume(old, 1000, cx, out));
     assert_eq!(talk.station.tcp.finish(old), Err(Refusal::UnknownSession));

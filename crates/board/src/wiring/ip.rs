@@ -50,12 +50,12 @@ impl IpTower {
         }
     }
 
-    /// A packet has arrived at a port: up it goes.
-    pub(crate) fn on_packet(&mut self, pdu: Pdu, edge: &mut Edge, cx: &mut Context<'_>) {
+    /// A packet has arrived on a lane: up it goes.
+    pub(crate) fn on_packet(&mut self, pdu: Pdu, lane: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         let Some(Packet { source, target, protocol, pdu }) = self.ip.arrive(pdu, cx) else { return };
         match protocol {
             protocol::TCP => {
-                self.tcp.arrive(Segment { source, target, pdu }, cx, &mut self.from_tcp);
+                self.tcp.arrive(Segment { source, target, pdu }, lane, cx, &mut self.from_tcp);
                 self.tell(edge, cx);
             }
             protocol::UDP => match self.udp.arrive(source, target, pdu, cx) {
@@ -128,15 +128,15 @@ impl IpTower {
         }
     }
 
-    /// Then what is owed goes down: sessions send, `room` segments at the most.
+    /// Then what is owed goes down: sessions send, `rooms[lane]` segments of a lane at the most.
     pub(crate) fn settle(
         &mut self,
-        room: usize,
+        rooms: &[usize],
         edge: &mut Edge,
         cx: &mut Context<'_>,
         mut hop: impl FnMut(Hop, &mut Context<'_>),
     ) {
-        self.tcp.settle(room, cx, &mut self.from_tcp);
+        self.tcp.settle(rooms, cx, &mut self.from_tcp);
         while let Some(Segment { source, target, pdu }) = self.from_tcp.down.pop_front() {
             if let Some(way) = self.ip.send(Packet { source, target, protocol: protocol::TCP, pdu }) {
                 hop(way, cx);

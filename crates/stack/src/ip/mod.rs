@@ -113,6 +113,11 @@ impl Ip {
         self.routes.find(target).map(|route| route.source)
     }
 
+    /// The port and the neighbour on the way to `target`, if there is one.
+    pub fn way_to(&self, target: IpAddr) -> Option<(usize, IpAddr)> {
+        self.routes.find(target).map(|route| (route.port, route.gateway.unwrap_or(target)))
+    }
+
     /// The longest packet that the way to `target` takes, bytes.
     pub fn mtu_for(&self, target: IpAddr) -> Option<usize> {
         self.routes.find(target).map(|route| route.mtu_bytes)

@@ -5,6 +5,8 @@
 //!           puts it in *line*; nothing is sent yet.
 //! Up        a segment is checked, its session found by hash, and told. What concerns the host goes up as an
 //!           [`Indication`]; what the peer is owed is remembered.
+//! Lanes     sessions stand in the line of their *lane*, the way on which their segments leave: a port or a circuit. A lane
+//!           without room holds back its own sessions alone.
 //! Settle    when a burst is over, every session in line sends what it may and pays one acknowledgement. The line is
 //!           served in turns of a few segments, so that many sessions share a port evenly; it waits when the port has
 //!           no room.
@@ -211,7 +213,7 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     next_listener: u32,
     next_port: u16,
-    line: VecDeque<u32>,
+    lines: Vec<VecDeque<SessionId>>,
     alarms: Alarms,
     retry_at: Instant,
     send_share: Share,
@@ -228,7 +230,7 @@ impl Tcp {
             listeners: Vec::new(),
             next_listener: 0,
             next_port: DYNAMIC_PORTS.start() + chance.below(span) as u16,
-            line: VecDeque::new(),
+            lines: Vec::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
             send_share: Share::new(transmit_bytes, config.holder_bytes),
@@ -285,11 +287,12 @@ impl Tcp {
         self.listeners.len() < before
     }
 
-    /// Opens a session from `local` (port 0: one is chosen) to `remote`.
+    /// Opens a session from `local` (port 0: one is chosen) to `remote`, whose segments leave on `lane`.
     pub fn open(
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,
+        lane: usize,
         cx: &mut Context<'_>,
     ) -> Result<SessionId, Refusal> {
         if local.is_ipv4() != remote.is_ipv4() || remote.port() == 0 || remote.ip().is_unspecified() {
@@ -306,6 +309,9 @@ impl Tcp {
         let config = &self.config;
         let id =
             self.table.insert(local, remote, |id| Session::new(id, local, remote, initial, None, config));
+        if let Some(session) = self.table.get_mut(id) {
+            session.lane = lane;
+        }
         self.put_in_line(id.index);
         Ok(id)
     }
@@ -386,8 +392,8 @@ impl Tcp {
 
     // ---- Up ---------------------------------------------------------------------------------------------------
 
-    /// A segment has arrived.
-    pub fn arrive(&mut self, segment: Segment, cx: &mut Context<'_>, out: &mut Outbox) {
+    /// A segment has arrived on `lane`; answers leave there too.
+    pub fn arrive(&mut self, segment: Segment, lane: usize, cx: &mut Context<'_>, out: &mut Outbox) {
         let Segment { source, target, mut pdu } = segment;
         self.counters.segments_in += 1;
         // Options may stand in the body; the fixed header says how long the whole is.
@@ -434,13 +440,16 @@ impl Tcp {
         match self.table.find(local, remote) {
             Some(index) => {
                 let early = self.counters.out_of_order;
-                self.with(index, cx, out, |session, desk| session.on_segment(&header, pdu, desk));
+                self.with(index, cx, out, |session, desk| {
+                    session.lane = lane;
+                    session.on_segment(&header, pdu, desk);
+                });
                 if self.counters.out_of_order > early && is_scarce(cx) {
                     // Memory is for what can be used: what waits behind holes goes first, whoever holds it.
                     self.table.iter_mut().for_each(|session| session.give_up_early(&mut self.counters));
                 }
             }
-            None => self.on_stranger(local, remote, &header, pdu, cx, out),
+            None => self.on_stranger(local, remote, &header, pdu, lane, cx, out),
         }
     }
 
@@ -451,6 +460,7 @@ impl Tcp {
         remote: SocketAddr,
         header: &Header,
         pdu: Pdu,
+        lane: usize,
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) {
@@ -487,7 +497,10 @@ impl Tcp {
         let id = self
             .table
             .insert(local, remote, |id| Session::new(id, local, remote, initial, Some(number), config));
-        self.with(id.index, cx, out, |session, desk| session.on_first_syn(header, desk));
+        self.with(id.index, cx, out, |session, desk| {
+            session.lane = lane;
+            session.on_first_syn(header, desk);
+        });
     }
 
     /// RFC 9293 §3.10.7.1: the reset that a segment for nobody gets. The segment's own PDU carries it.
@@ -525,8 +538,8 @@ impl Tcp {
 
     // ---- Settle and time --------------------------------------------------------------------------------------
 
-    /// The burst is over or a deadline is reached: sessions in line send, `room` segments at the most.
-    pub fn settle(&mut self, room: usize, cx: &mut Context<'_>, out: &mut Outbox) {
+    /// The burst is over or a deadline is reached: sessions in line send, `rooms[lane]` segments of a lane at the most.
+    pub fn settle(&mut self, rooms: &[usize], cx: &mut Context<'_>, out: &mut Outbox) {
         while let Some((moment, index)) = self.alarms.due(cx.now) {
             let Some(session) = self.table.at(index) else { continue };
             if session.alarm.came_up(moment) {
@@ -534,15 +547,27 @@ impl Tcp {
             }
         }
         self.retry_at = Instant::NEVER;
-        let full = out.down.len() + room;
-        while out.down.len() < full {
-            let Some(index) = self.line.pop_front() else { return };
-            let Some(session) = self.table.at(index) else { continue };
-            if session.deadline() <= cx.now {
-                // It was reached in line, while the port had no room.
-                self.with(index, cx, out, |session, desk| session.on_time(desk));
+        for lane in 0..self.lines.len() {
+            let room = rooms.get(lane).copied().unwrap_or(0);
+            if !self.settle_lane(lane, room, cx, out) {
+                self.counters.starved += 1;
+                self.retry_at = cx.now + STARVED_RETRY;
+                return;
             }
-            let Some(session) = self.table.at(index) else { continue };
+        }
+    }
+
+    /// Serves the line of one lane. False when memory for PDUs ran out.
+    fn settle_lane(&mut self, lane: usize, room: usize, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
+        let full = out.down.len().saturating_add(room);
+        while out.down.len() < full {
+            let Some(id) = self.lines[lane].pop_front() else { return true };
+            let Some(session) = self.table.get_mut(id) else { continue };
+            if session.deadline() <= cx.now {
+                // It was reached in line, while the lane had no room.
+                self.with(id.index, cx, out, |session, desk| session.on_time(desk));
+            }
+            let Some(session) = self.table.get_mut(id) else { continue };
             let quantum = QUANTUM.min(full - out.down.len());
             let mut desk = Desk {
                 config: &self.config,
@@ -557,23 +582,22 @@ impl Tcp {
                 Progress::Done => {
                     session.in_line = false;
                     let deadline = session.deadline();
-                    self.alarms.set(&mut session.alarm, index, deadline);
+                    self.alarms.set(&mut session.alarm, id.index, deadline);
                 }
-                Progress::More => self.line.push_back(index),
+                Progress::More => self.lines[lane].push_back(id),
                 Progress::Starved => {
                     // First in line stays first: whoever waits longest is served first.
-                    self.counters.starved += 1;
-                    self.line.push_front(index);
-                    self.retry_at = cx.now + STARVED_RETRY;
-                    return;
+                    self.lines[lane].push_front(id);
+                    return false;
                 }
             }
         }
+        true
     }
 
-    /// Whether sessions stand in line (the port had no room, or a burst has not been settled).
-    pub fn has_work(&self) -> bool {
-        !self.line.is_empty()
+    /// Whether sessions stand in the line of `lane` (it had no room, or a burst has not been settled).
+    pub fn has_work(&self, lane: usize) -> bool {
+        self.lines.get(lane).is_some_and(|line| !line.is_empty())
     }
 
     /// The next moment at which something happens by itself: may be early, never late.
@@ -586,7 +610,10 @@ impl Tcp {
             && !session.in_line
         {
             session.in_line = true;
-            self.line.push_back(index);
+            if self.lines.len() <= session.lane {
+                self.lines.resize_with(session.lane + 1, VecDeque::new);
+            }
+            self.lines[session.lane].push_back(session.id);
         }
     }
 
@@ -620,8 +647,7 @@ impl Tcp {
         if closed {
             self.table.remove(index);
         } else if !session.in_line {
-            session.in_line = true;
-            self.line.push_back(index);
+            self.put_in_line(index);
         }
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct Session {
     pub(super) alarm: Alarm,
     /// Whether it stands in the protocol's line of sessions with something to do.
     pub(super) in_line: bool,
+    /// The way on which its segments leave: that of the last segment that came.
+    pub(super) lane: usize,
     pseudo: Sum,
     mss: u32,
 
@@ -130,6 +132,7 @@ impl Session {
             listener,
             alarm: Alarm::default(),
             in_line: false,
+            lane: 0,
             pseudo: checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, 0),
             mss,
             una: initial,

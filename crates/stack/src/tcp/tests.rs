@@ -30,7 +30,7 @@ impl Pair {
         let copies = Copies::default();
         let mut pair = Pair { memory, chance, copies, now: Instant::ZERO, ends, held: [0; 2], reads: true };
         pair.ends[1].0.listen(RIGHT).unwrap();
-        pair.ends[0].2 = Some(pair.with(0, |tcp, cx, _| tcp.open(LEFT, RIGHT, cx)).unwrap());
+        pair.ends[0].2 = Some(pair.with(0, |tcp, cx, _| tcp.open(LEFT, RIGHT, 0, cx)).unwrap());
         pair.run();
         pair
     }
@@ -50,9 +50,9 @@ impl Pair {
         for turn in 0..1000 {
             self.now += Duration::from_millis(1);
             let end = turn % 2;
-            self.with(end, |tcp, cx, out| tcp.settle(1000, cx, out));
+            self.with(end, |tcp, cx, out| tcp.settle(&[1000], cx, out));
             while let Some(segment) = self.ends[end].1.down.pop_front() {
-                self.with(1 - end, |tcp, cx, out| tcp.arrive(segment, cx, out));
+                self.with(1 - end, |tcp, cx, out| tcp.arrive(segment, 0, cx, out));
             }
             for end in 0..2 {
                 while let Some(indication) = self.ends[end].1.up.pop_front() {
@@ -121,7 +121,7 @@ fn the_ledgers_are_empty_after_every_kind_of_end() {
         for _ in 0..40 {
             pair.now += Duration::from_secs(60);
             for end in 0..2 {
-                pair.with(end, |tcp, cx, out| tcp.settle(1000, cx, out));
+                pair.with(end, |tcp, cx, out| tcp.settle(&[1000], cx, out));
                 pair.ends[end].1.down.clear();
             }
         }
@@ -150,9 +150,9 @@ fn the_ledgers_are_empty_after_every_kind_of_end() {
 fn a_half_open_session_counts_what_it_offers() {
     let mut pair = Pair::open();
     let remote = SocketAddr::new(RIGHT.ip(), 9);
-    pair.with(0, |tcp, cx, _| tcp.open(SocketAddr::new(LEFT.ip(), 7), remote, cx)).unwrap();
+    pair.with(0, |tcp, cx, _| tcp.open(SocketAddr::new(LEFT.ip(), 7), remote, 0, cx)).unwrap();
     let before = pair.held(0).1;
-    pair.with(0, |tcp, cx, out| tcp.settle(10, cx, out));
+    pair.with(0, |tcp, cx, out| tcp.settle(&[10], cx, out));
     assert_eq!(pair.held(0).1 - before, 65_535);
     pair.run();
     assert_eq!(pair.held(0).1, before, "refused: nothing is promised any more");

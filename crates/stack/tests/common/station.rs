@@ -79,7 +79,7 @@ impl Station {
         };
         let Some(pdu) = self.pdu_of(&frame.bytes, head) else { return false };
         let segment = Segment { source: frame.source, target: frame.target, pdu };
-        self.with(now, |tcp, cx, out| tcp.arrive(segment, cx, out));
+        self.with(now, |tcp, cx, out| tcp.arrive(segment, 0, cx, out));
         true
     }
 
@@ -96,7 +96,7 @@ impl Station {
     }
 
     pub(crate) fn settle(&mut self, room: usize, now: Instant) {
-        self.with(now, |tcp, cx, out| tcp.settle(room, cx, out));
+        self.with(now, |tcp, cx, out| tcp.settle(&[room], cx, out));
     }
 
     /// Writes the front of `bytes`: within room and grain, as much as `page` holds. How many bytes it was.

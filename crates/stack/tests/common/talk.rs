@@ -89,7 +89,7 @@ impl Talk {
     pub(crate) fn opening(config: Config) -> Talk {
         let mut talk = Talk::new(config);
         let (local, remote, now) = (talk.local(), talk.remote(), talk.now);
-        talk.session = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, cx)).ok();
+        talk.session = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx)).ok();
         talk.settle();
         talk
     }
@@ -275,7 +275,7 @@ impl Talk {
         self.page = None;
         assert_eq!(self.station.tcp.sessions(), 0, "the table is empty");
         assert!(self.station.memory.is_home(), "memory has come home");
-        assert!(!self.station.tcp.has_work());
+        assert!(!self.station.tcp.has_work(0));
     }
 }
 

@@ -190,7 +190,7 @@ impl World {
 
     fn open(&mut self, side: usize, number: usize, local: SocketAddr, remote: SocketAddr) {
         let now = self.now;
-        let session = self.stations[side].with(now, |tcp, cx, _| tcp.open(local, remote, cx));
+        let session = self.stations[side].with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
         self.apps[number][side].session = Some(session.expect("the name is free"));
     }
 
@@ -244,7 +244,7 @@ impl World {
                 }
             }
             next = next.min(deadline).min(self.cables[side].next_arrival());
-            if self.stations[side].tcp.has_work() {
+            if self.stations[side].tcp.has_work(0) {
                 if self.cables[side].room(self.now) == 0 {
                     next = next.min(self.cables[side].room_at());
                 } else if deadline == Instant::NEVER {
