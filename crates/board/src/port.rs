@@ -265,10 +265,10 @@ impl AtmPort {
                 return;
             };
             pdu.push_head(bytes.len()).copy_from_slice(bytes);
-            if circuits[circuit.0 as usize].encapsulation.push(Carried::AtmArp, &mut pdu).is_ok() {
-                if segmentation.send(circuit, pdu, now).is_err() {
-                    counters.queue_full += 1;
-                }
+            if circuits[circuit.0 as usize].encapsulation.push(Carried::AtmArp, &mut pdu).is_ok()
+                && segmentation.send(circuit, pdu, now).is_err()
+            {
+                counters.queue_full += 1;
             }
         });
         loopback.settle(now, &mut |due| {

@@ -843,6 +843,28 @@ fn a_board_that_is_flooded_with_echoes_still_sends() {
     lines.close_and_check([far, near]);
 }
 
+/// The hostile circuit is shaped to a cell a millisecond, and is asked for more than that: pings, requests to closed
+/// ports, datagrams for nobody. Its queue fills; the others go on.
+#[test]
+fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
+    let mut configs = configs();
+    port_of(&mut configs[1]).circuits[1].contract =
+        Some(Contract::peak(Interval::every(Duration::from_millis(1)), Duration::ZERO));
+    let mut lines = Lines::of(configs);
+    let (near, far) = lines.open(1, 80);
+    let started = lines.now;
+    lines.carry((1, near), far, &noise(5, 500_000), |lines, round| {
+        assert!(lines.now.since(started) < Duration::from_millis(100), "the stream goes on beside the flood");
+        let syn = Segment { sequence: 1, acknowledgment: 0, flags: Flags::SYN, window: 1000 };
+        lines.inject(1, &packet(tcp_packet(hostile(round as u16), socket(1, 81), syn, b""), |_| ()));
+        lines.inject(1, &packet(echo_packet(stranger(), address(1), 1, &[0; 3000]), |_| ()));
+        lines.inject(1, &packet(datagram(7, b"nobody"), |_| ()));
+    });
+    assert!(lines.count("port", "queue_full") > 100);
+    assert_eq!(lines.count("tcp", "retransmissions"), 0);
+    lines.close_and_check([far, near]);
+}
+
 #[test]
 fn a_flood_of_datagrams_that_nobody_reads_is_bounded() {
     // One socket, then more than memory can hold: the stream goes on.

@@ -10,7 +10,7 @@ use kiban_board::{BoardConfig, Completion, PortConfig, Refused, SocketId, Stream
 use kiban_ground::Slice;
 use kiban_stack::{tcp, udp};
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ struct Model {
     ends: [Vec<End>; 2],
     links: Vec<[Way; 2]>,
     /// The link of a session, by the address that its opener has.
-    by_local: HashMap<SocketAddr, usize>,
+    by_local: BTreeMap<SocketAddr, usize>,
     listeners: [Vec<u32>; 2],
     sockets: [Vec<(SocketId, u16)>; 2],
     stale_sockets: [Vec<SocketId>; 2],
@@ -72,7 +72,7 @@ impl Model {
             pair: Pair::of(configs),
             ends: Default::default(),
             links: Vec::new(),
-            by_local: HashMap::new(),
+            by_local: BTreeMap::new(),
             listeners: Default::default(),
             sockets: Default::default(),
             stale_sockets: Default::default(),
@@ -220,7 +220,7 @@ impl Model {
             }
             // An abort behind a finish that has not left yet is silent (RFC 9293 §3.10.5, LAST-ACK), and the peer waits
             // in FIN-WAIT-2 for ever: such a stream is closed here.
-            _ if size % 2 == 0 || finished => {
+            _ if size.is_multiple_of(2) || finished => {
                 self.call(side, |host| host.close(id)).unwrap();
                 self.ends[side][at].closed = true;
                 self.links[link][1 - role].cut = true;

@@ -7,7 +7,7 @@
 use kiban_stack::atm::TimedCell;
 use kiban_wire::atm::CELL_PAYLOAD_BYTES;
 use kiban_wire::capture;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Bytes of a frame that a tap keeps at most: the longest CPCS-PDU. What is longer never ends and is dropped.
 const FRAME_BYTES_MAX: usize = 65_568;
@@ -18,7 +18,7 @@ pub type Sink = Box<dyn FnMut(&[u8])>;
 /// A tap on one direction of a line.
 pub struct Tap {
     interface: u8,
-    circuits: HashMap<u32, Vec<u8>>,
+    circuits: BTreeMap<u32, Vec<u8>>,
     record: Vec<u8>,
     sink: Sink,
     frames: u64,
@@ -30,7 +30,7 @@ impl Tap {
         let mut header = Vec::new();
         capture::File::new(capture::LINK_TYPE_ERF).write(&mut header);
         sink(&header);
-        Tap { interface, circuits: HashMap::new(), record: Vec::new(), sink, frames: 0 }
+        Tap { interface, circuits: BTreeMap::new(), record: Vec::new(), sink, frames: 0 }
     }
 
     /// Frames recorded.

@@ -212,12 +212,14 @@ impl Udp {
         }
         let (from, to) = (u16::from_be_bytes([head[0], head[1]]), u16::from_be_bytes([head[2], head[3]]));
         let exact = SocketAddr::new(target, to);
-        let takes = |local: SocketAddr| {
-            local == exact
-                || (local.port() == to && local.ip().is_unspecified() && local.is_ipv4() == target.is_ipv4())
+        let any = |local: SocketAddr| {
+            local.port() == to && local.ip().is_unspecified() && local.is_ipv4() == target.is_ipv4()
         };
-        let index = self.sockets.iter().position(|(_, local)| local.is_some_and(takes));
-        match index {
+        // Who named the address goes before who takes any, whoever was bound first.
+        let of = |takes: &dyn Fn(SocketAddr) -> bool| {
+            self.sockets.iter().position(|(_, local)| local.is_some_and(takes))
+        };
+        match of(&|local| local == exact).or_else(|| of(&any)) {
             Some(index) => {
                 pdu.pull_head(udp::HEADER_BYTES);
                 let socket = SocketId { index: index as u32, generation: self.sockets[index].0 };

@@ -1,0 +1,187 @@
+//! The canary: each checker is shown the fault that it is there for, and must raise its alarm; a clean run raises none.
+
+use kiban_board::{Completion, Host, StreamId};
+use kiban_ground::{Instant, Slice};
+use kiban_sim::check::{self, Violation};
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{Harm, Pair, Plan, Program};
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const LENGTH: usize = 100_000;
+
+fn byte(at: u64) -> u8 {
+    (at * 7 + at / 256) as u8
+}
+
+fn sent() -> Vec<u8> {
+    (0..LENGTH as u64).map(byte).collect()
+}
+
+fn sender() -> Box<Sender> {
+    let source: Source = Box::new(|at, buffer| {
+        buffer.iter_mut().zip(at..).for_each(|(place, at)| *place = byte(at));
+    });
+    Box::new(Sender::new(Pair::socket(1, 80), vec![(LENGTH as u64, source)]))
+}
+
+fn run(pair: &mut Pair) -> Vec<Violation> {
+    pair.world.run(Instant::from_nanos(100_000_000_000));
+    check::at_rest(&mut pair.world, &pair.boards)
+}
+
+/// A transfer whose receiver is given to the sink; what was received.
+fn transfer(mut spoil: impl FnMut(&mut Vec<u8>, &[u8]) + 'static) -> (Vec<Violation>, Vec<u8>) {
+    let mut pair = Pair::new(&Plan::with_window(48 << 10));
+    let got = Rc::new(RefCell::new(Vec::new()));
+    let place = got.clone();
+    let spoil = Rc::new(RefCell::new(move |got: &mut Vec<u8>, bytes: &[u8]| spoil(got, bytes)));
+    let make = move |_| -> Sink {
+        let (place, spoil) = (place.clone(), spoil.clone());
+        Box::new(move |_, bytes| spoil.borrow_mut()(&mut place.borrow_mut(), bytes))
+    };
+    pair.world.run_program(pair.boards[1], Box::new(Receiver::new(80, 1, Box::new(make))));
+    pair.world.run_program(pair.boards[0], sender());
+    let violations = run(&mut pair);
+    let got = got.borrow().clone();
+    (violations, got)
+}
+
+#[test]
+fn a_clean_run_raises_no_alarm() {
+    let (violations, got) = transfer(|got, bytes| got.extend_from_slice(bytes));
+    assert_eq!((violations, check::stream(0, &sent(), &got)), (vec![], vec![]));
+}
+
+#[test]
+fn a_program_that_loses_a_byte_is_caught() {
+    let (_, got) = transfer(|got, bytes| {
+        let skip = usize::from(got.is_empty());
+        got.extend_from_slice(&bytes[skip..]);
+    });
+    assert_eq!(got.len(), LENGTH - 1);
+    assert_eq!(check::stream(3, &sent(), &got), [Violation::StreamDiffers { stream: 3, at: 0 }]);
+    // One that is wrong, one that is missing at the end, one too many.
+    let mut wrong = sent();
+    wrong[777] ^= 1;
+    assert_eq!(check::stream(0, &sent(), &wrong), [Violation::StreamDiffers { stream: 0, at: 777 }]);
+    let at = LENGTH as u64 - 1;
+    assert_eq!(
+        check::stream(0, &sent(), &sent()[..LENGTH - 1]),
+        [Violation::StreamDiffers { stream: 0, at }]
+    );
+    let longer = [sent(), vec![0]].concat();
+    assert_eq!(check::stream(0, &sent(), &longer), [Violation::StreamDiffers { stream: 0, at: at + 1 }]);
+}
+
+/// Takes what comes as slices; keeps one of them when it is greedy, and closes only when it is tidy.
+struct Taker {
+    greedy: bool,
+    tidy: bool,
+    done: bool,
+    kept: Rc<RefCell<Vec<Slice>>>,
+    stream: Option<StreamId>,
+    finished: bool,
+}
+
+impl Taker {
+    fn new(greedy: bool, tidy: bool, done: bool) -> (Box<Taker>, Rc<RefCell<Vec<Slice>>>) {
+        let kept = Rc::new(RefCell::new(Vec::new()));
+        (Box::new(Taker { greedy, tidy, done, kept: kept.clone(), stream: None, finished: false }), kept)
+    }
+}
+
+impl Program for Taker {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        host.listen(Pair::socket(1, 80)).unwrap();
+    }
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
+        match completion {
+            Completion::Accepted { stream, .. } => self.stream = Some(stream),
+            Completion::Readable { stream } => {
+                while let Some(slice) = host.take(stream).unwrap() {
+                    if self.greedy && self.kept.borrow().is_empty() {
+                        self.kept.borrow_mut().push(slice);
+                    }
+                }
+            }
+            Completion::PeerFinished { stream } => {
+                self.finished = true;
+                if self.tidy {
+                    host.close(stream).unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+    fn is_done(&self) -> bool {
+        self.done && self.finished
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn take(taker: Box<Taker>) -> (Pair, Vec<Violation>) {
+    let mut pair = Pair::new(&Plan::with_window(48 << 10));
+    pair.world.run_program(pair.boards[1], taker);
+    pair.world.run_program(pair.boards[0], sender());
+    let violations = run(&mut pair);
+    (pair, violations)
+}
+
+#[test]
+fn a_tidy_taker_raises_no_alarm() {
+    let (taker, _) = Taker::new(false, true, true);
+    assert_eq!(take(taker).1, []);
+}
+
+#[test]
+fn a_slice_that_is_kept_is_caught_and_gone_when_it_is_let_go() {
+    let (taker, kept) = Taker::new(true, true, true);
+    let (mut pair, violations) = take(taker);
+    assert_eq!(violations, [Violation::MemoryAway { board: 1, missing: [0, 1, 0] }]);
+    kept.borrow_mut().clear();
+    assert_eq!(check::at_rest(&mut pair.world, &pair.boards), []);
+}
+
+#[test]
+fn pages_and_blocks_that_are_kept_are_caught() {
+    let mut pair = Pair::new(&Plan::with_window(48 << 10));
+    let memory = pair.world.board_mut(pair.boards[0]).memory_mut();
+    let kept = (memory.transmit.take(), memory.blocks.take(), memory.blocks.take());
+    assert_eq!(run(&mut pair), [Violation::MemoryAway { board: 0, missing: [1, 0, 2] }]);
+    drop(kept);
+    assert_eq!(run(&mut pair), []);
+}
+
+#[test]
+fn a_program_that_never_finishes_is_caught() {
+    let (taker, _) = Taker::new(false, true, false);
+    let (pair, violations) = take(taker);
+    let [Violation::IdleWhileWorkWaits { since }] = violations[..] else { panic!("{violations:?}") };
+    assert!(since <= pair.world.now());
+    // And one that cannot: its peer does not exist.
+    let mut pair = Pair::new(&Plan { harm: Harm { loss: 1.0, ..Harm::NONE }, ..Plan::with_window(48 << 10) });
+    let (taker, _) = Taker::new(false, true, true);
+    pair.world.run_program(pair.boards[1], taker);
+    let violations = run(&mut pair);
+    assert!(matches!(violations[..], [Violation::IdleWhileWorkWaits { .. }]), "{violations:?}");
+}
+
+#[test]
+fn a_session_that_is_left_is_caught() {
+    let (taker, _) = Taker::new(false, false, true);
+    let mut pair = Pair::new(&Plan::with_window(48 << 10));
+    pair.world.run_program(pair.boards[1], taker);
+    pair.world.run_program(pair.boards[0], sender());
+    pair.world.run(Instant::from_nanos(100_000_000_000));
+    pair.world.take_programs(pair.boards[0]);
+    // The sender has finished, the taker not: half of the session stands on either side for ever.
+    let violations = check::at_rest(&mut pair.world, &pair.boards);
+    let left = |board| Violation::SessionsLeft { board, sessions: 1 };
+    assert_eq!(violations, [left(0), left(1)]);
+    assert!(pair.world.now().since(Instant::ZERO) < Duration::from_secs(7200));
+}

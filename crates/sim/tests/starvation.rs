@@ -1,0 +1,154 @@
+//! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and memory comes home.
+
+use kiban_board::MemoryConfig;
+use kiban_ground::{Chance, Memory};
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{Harm, Pair, Plan, check};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+type Bytes = Rc<Vec<u8>>;
+
+fn parts(sessions: usize, length: usize) -> Vec<Bytes> {
+    let mut chance = Chance::from_seed(length as u64);
+    (0..sessions).map(|_| Rc::new((0..length).map(|_| chance.draw() as u8).collect())).collect()
+}
+
+/// Sends the parts from board 0 to board 1, a session each; everything must arrive and come to rest.
+fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
+    let sources = parts
+        .iter()
+        .map(|part| {
+            let (length, part) = (part.len() as u64, part.clone());
+            let source: Source = Box::new(move |at, buffer| {
+                buffer.copy_from_slice(&part[at as usize..at as usize + buffer.len()]);
+            });
+            (length, source)
+        })
+        .collect();
+    let received: Vec<_> = parts.iter().map(|_| Rc::new(RefCell::new(Vec::new()))).collect();
+    let places = received.clone();
+    let make = move |index: usize| -> Sink {
+        let place: Rc<RefCell<Vec<u8>>> = places[index].clone();
+        Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
+    };
+    pair.world.run_program(pair.boards[1], Box::new(Receiver::new(80, parts.len(), Box::new(make))));
+    pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, 80), sources)));
+    assert!(pair.world.run(pair.world.now() + Duration::from_secs(3000)), "{what:?}: {:?}", pair.world);
+    let mut left: Vec<&Bytes> = parts.iter().collect();
+    for stream in &received {
+        let stream = stream.borrow();
+        let at = left.iter().position(|part| ***part == *stream);
+        left.swap_remove(at.unwrap_or_else(|| panic!("{what:?}: a stream differs")));
+    }
+    assert_eq!(check::at_rest(&mut pair.world, &pair.boards), [], "{what:?}");
+}
+
+/// Refuses the n-th take on one board.
+fn check_refusals(refuse: fn(&mut Memory, u64), name: &str) {
+    let parts = parts(3, 100_000);
+    for n in 1..300 {
+        for side in 0..2 {
+            let mut pair = Pair::new(&Plan::with_window(48 << 10));
+            refuse(pair.world.board_mut(pair.boards[side]).memory_mut(), n);
+            transfer(&mut pair, &parts, &(name, n, side));
+        }
+    }
+}
+
+#[test]
+fn a_transmit_page_that_is_refused_delays_and_loses_nothing() {
+    check_refusals(|memory, n| memory.transmit.refuse(n), "transmit page");
+}
+
+#[test]
+fn a_receive_page_that_is_refused_delays_and_loses_nothing() {
+    check_refusals(|memory, n| memory.receive.refuse(n), "receive page");
+}
+
+#[test]
+fn a_block_that_is_refused_delays_and_loses_nothing() {
+    check_refusals(|memory, n| memory.blocks.refuse(n), "block");
+}
+
+/// Every kind is refused again and again, at distances drawn from a seed, half of the time on harmed lines.
+#[test]
+fn refusals_that_go_on_and_on_lose_nothing() {
+    let parts = parts(3, 50_000);
+    for seed in 0..40 {
+        let mut chance = Chance::from_seed(seed);
+        let harm = if seed % 2 == 0 { Harm::NONE } else { Harm::of_seed(seed) };
+        let mut pair = Pair::new(&Plan { seed, harm, ..Plan::with_window(24 << 10) });
+        let sources: Vec<_> = parts.clone();
+        // A look every millisecond: whoever was refused is soon refused again.
+        let boards = pair.boards;
+        let mut each = |pair: &mut Pair| {
+            for board in boards {
+                let memory = pair.world.board_mut(board).memory_mut();
+                match chance.below(12) {
+                    0 => memory.transmit.refuse(1 + chance.below(4)),
+                    1 => memory.receive.refuse(1 + chance.below(4)),
+                    2 => memory.blocks.refuse(1 + chance.below(4)),
+                    _ => {}
+                }
+            }
+        };
+        let mut received = Vec::new();
+        let streams = sources.iter().map(|part| {
+            let (length, part) = (part.len() as u64, part.clone());
+            let source: Source = Box::new(move |at, buffer| {
+                buffer.copy_from_slice(&part[at as usize..at as usize + buffer.len()]);
+            });
+            received.push(Rc::new(RefCell::new(Vec::<u8>::new())));
+            (length, source)
+        });
+        let streams: Vec<_> = streams.collect();
+        let places = received.clone();
+        let make = move |index: usize| -> Sink {
+            let place = places[index].clone();
+            Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
+        };
+        pair.world.run_program(pair.boards[1], Box::new(Receiver::new(80, parts.len(), Box::new(make))));
+        pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, 80), streams)));
+        let (mut pause, mut before) = (Duration::from_millis(1), pair.world.now());
+        for _ in 0..1_000_000 {
+            if pair.world.is_done() {
+                break;
+            }
+            each(&mut pair);
+            pair.world.run(before + pause);
+            // Where nothing happens the next look reaches further.
+            pause = if pair.world.now() > before { Duration::from_millis(1) } else { pause * 2 };
+            before = pair.world.now();
+        }
+        assert!(pair.world.is_done(), "seed {seed}: {:?}", pair.world);
+        let mut left: Vec<&Bytes> = parts.iter().collect();
+        for stream in &received {
+            let stream = stream.borrow();
+            let at = left.iter().position(|part| ***part == *stream).expect("a stream that was sent");
+            left.swap_remove(at);
+        }
+        assert_eq!(check::at_rest(&mut pair.world, &pair.boards), [], "seed {seed}");
+    }
+}
+
+#[test]
+fn ten_sessions_share_sixteen_pages_and_forty_blocks() {
+    let memories = [
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 40 },
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 16 << 10, receive_bytes: 64 << 10, pdus: 40 },
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 64 << 10, receive_bytes: 32 << 10, pdus: 40 },
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 8 << 20, receive_bytes: 8 << 20, pdus: 12 },
+        MemoryConfig { page_bytes: 1024, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 40 },
+        MemoryConfig { page_bytes: 16_384, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 40 },
+    ];
+    for (index, memory) in memories.into_iter().enumerate() {
+        for harm in [Harm::NONE, Harm::of_seed(2)] {
+            for window in [16 << 10, 64 << 10] {
+                let mut pair = Pair::new(&Plan { memory, harm, ..Plan::with_window(window) });
+                transfer(&mut pair, &parts(10, 60_000), &(index, harm == Harm::NONE, window));
+            }
+        }
+    }
+}
