@@ -238,7 +238,7 @@ impl Host<'_> {
         Ok(self.board.ip.tcp.finish(session)?)
     }
 
-    /// Closes a stream: what is written is still sent, what comes is dropped, the number is forgotten.
+    /// Closes a stream: what is written is still sent, what still comes resets it, the number is forgotten.
     pub fn close(&mut self, id: StreamId) -> Result<(), Refused> {
         let stream = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?;
         let (session, ended, held) = (stream.session, stream.ended, stream.received_bytes);
@@ -251,8 +251,7 @@ impl Host<'_> {
             return Ok(());
         }
         self.board.consume(session, held as u32);
-        self.board.unsettled = true;
-        Ok(self.board.ip.tcp.finish(session)?)
+        Ok(self.board.with_context(|ip, cx| ip.tcp.close(session, cx, &mut ip.from_tcp))?)
     }
 
     /// Ends a stream at once: the peer is reset.

@@ -369,6 +369,18 @@ impl Tcp {
         Ok(())
     }
 
+    /// The host sends no more and reads no more: what still comes is answered with a reset.
+    pub fn close(
+        &mut self,
+        session: SessionId,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        self.table.get(session).ok_or(Refusal::UnknownSession)?;
+        self.with(session.index, cx, out, |found, desk| found.leave(desk));
+        Ok(())
+    }
+
     /// The host has taken `bytes` of what came up: the window may open.
     pub fn consume(&mut self, session: SessionId, bytes: u32, cx: &mut Context<'_>, out: &mut Outbox) {
         self.with(session.index, cx, out, |found, desk| {

@@ -86,6 +86,8 @@ pub(super) struct Session {
     send_shift: u8,
     queue: SendQueue,
     finishing: bool,
+    /// The host has closed: nobody reads what still comes.
+    left: bool,
     resend_first: bool,
     probe: bool,
     reno: Reno,
@@ -144,6 +146,7 @@ impl Session {
             send_shift: 0,
             queue: SendQueue::default(),
             finishing: false,
+            left: false,
             resend_first: false,
             probe: false,
             reno: Reno::new(config, mss, initial),
@@ -220,12 +223,24 @@ impl Session {
     pub(super) fn abort(&mut self, desk: &mut Desk<'_, '_>) {
         // RFC 9293 §3.10.5: in the other states the peer does not know of us or waits for nothing.
         use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
-        if matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait)
+        // A FIN that stands behind queued data has told the peer nothing yet, whatever the state is called.
+        let fin_waits = self.finishing && self.una.distance(self.max) <= self.queue.bytes();
+        let known = matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait);
+        if (known || (fin_waits && self.state.is_synchronised() && self.state != State::TimeWait))
             && let Some(pdu) = desk.cx.memory.blocks.take()
         {
             self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
         }
         self.end(Reason::Aborted, desk);
+    }
+
+    /// The host sends no more and reads no more.
+    pub(super) fn leave(&mut self, desk: &mut Desk<'_, '_>) {
+        self.left = true;
+        self.finish();
+        if self.state == State::FinWait2 {
+            self.resend_at = desk.cx.now + desk.config.time_wait;
+        }
     }
 
     // ---- Up: segments -----------------------------------------------------------------------------------------
@@ -512,6 +527,8 @@ impl Session {
             match self.state {
                 State::Closed => self.end(Reason::Closed, desk),
                 State::TimeWait if before != State::TimeWait => self.rest(desk),
+                // Nobody waits for the peer's FIN: a peer that never sends it does not keep the session.
+                State::FinWait2 if self.left => self.resend_at = desk.cx.now + desk.config.time_wait,
                 _ => {}
             }
         }
@@ -523,6 +540,10 @@ impl Session {
         let length = pdu.body_len() as u32;
         if flags.has(Flags::FIN) {
             self.fin_at = Some(begin + length);
+        }
+        if length > 0 && self.left {
+            // RFC 1122 §4.2.2.13: data for a host that has closed is lost, and the peer is to know.
+            return self.abort(desk);
         }
         if length > 0 {
             self.peer_segment = self.peer_segment.max(length.min(u32::from(desk.config.mss)));
@@ -649,7 +670,7 @@ impl Session {
     }
 
     fn on_timeout(&mut self, desk: &mut Desk<'_, '_>) {
-        if self.state == State::TimeWait {
+        if self.state == State::TimeWait || (self.state == State::FinWait2 && self.left) {
             return self.end(Reason::Closed, desk);
         }
         let retries =
