@@ -1,6 +1,6 @@
 //! The board: one value, driven from outside.
 
-use crate::config::{BoardConfig, PortConfig};
+use crate::config::{BoardConfig, IpPortConfig, PortConfig};
 use crate::edge::Edge;
 use crate::port::{AtmPort, Claim, IpPort, News, Port};
 use crate::wiring::ip::{self, IpTower};
@@ -141,14 +141,20 @@ impl Board {
                 }
             }
             Input::Packets { port, packets } => {
-                let Some(Port::Ip(place)) = ports.get(port) else { return };
-                let believed = place.believes_sums();
+                let Some(Port::Ip(place)) = ports.get_mut(port) else { return };
+                let IpPortConfig { believe_sums, merges, .. } = *place.config();
+                let mut up = |pdu| ip.on_packet(pdu, lanes[port], edge, cx);
                 for mut pdu in packets.drain(..) {
-                    if !believed {
+                    if !believe_sums {
                         pdu.sum_again();
                     }
-                    ip.on_packet(pdu, lanes[port], edge, cx);
+                    if merges {
+                        place.merge.on_packet(pdu, &mut up);
+                    } else {
+                        up(pdu);
+                    }
                 }
+                place.merge.flush(&mut up);
             }
             Input::Room | Input::Timeout => {}
         }

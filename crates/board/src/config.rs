@@ -132,6 +132,10 @@ pub struct IpPortConfig {
     pub mtu_bytes: usize,
     /// Packets that may wait for the link.
     pub packets_max: usize,
+    /// Whether the port cuts segments that TCP hands down whole into packets of its size.
+    pub cuts: bool,
+    /// Whether packets of one stream that follow each other in a burst go up as one.
+    pub merges: bool,
     /// Whether sums that PDUs carry are believed. If not, arriving payload is read and summed anew.
     pub believe_sums: bool,
 }

@@ -18,8 +18,10 @@ extern crate alloc;
 
 mod board;
 mod config;
+mod cut;
 mod edge;
 mod host;
+mod merge;
 mod port;
 mod wiring;
 

@@ -4,12 +4,14 @@
 //! Committed cells wait until the line fetches them. An IP port is a bounded queue of packets.
 
 use crate::config::{AtmPortConfig, IpPortConfig};
+use crate::cut;
+use crate::merge::Merge;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-use kiban_ground::{Context, Copies, Instant, Pdu};
+use kiban_ground::{Blocks, Context, Copies, Instant, Pdu, SLICES_MAX};
 use kiban_stack::atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
     Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
@@ -68,7 +70,7 @@ impl Port {
     pub(crate) fn room(&self, lane: usize) -> usize {
         match self {
             Port::Atm(atm) => atm.room(lane),
-            Port::Ip(ip) => ip.config.packets_max - ip.queue.len(),
+            Port::Ip(ip) => ip.room(),
         }
     }
 
@@ -76,8 +78,7 @@ impl Port {
     pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
-            Port::Ip(ip) if ip.has_room(claim) => ip.queue.push_back(pdu),
-            Port::Ip(ip) => ip.counters.queue_full += 1,
+            Port::Ip(ip) => ip.send(pdu, claim, &mut cx.memory.blocks),
         }
     }
 
@@ -304,14 +305,19 @@ impl AtmPort {
 pub(crate) struct IpPort {
     config: IpPortConfig,
     queue: VecDeque<Pdu>,
+    pub(crate) merge: Merge,
     counters: PortCounters,
 }
+
+/// Packets that one segment becomes at most: it has no more slices, and none is longer than a packet.
+const PIECES_MAX: usize = SLICES_MAX;
 
 impl IpPort {
     pub(crate) fn new(config: IpPortConfig) -> IpPort {
         IpPort {
             config,
             queue: VecDeque::with_capacity(config.packets_max),
+            merge: Merge::default(),
             counters: PortCounters::default(),
         }
     }
@@ -321,8 +327,26 @@ impl IpPort {
         self.queue.len() < if claim == Claim::Half { most.div_ceil(2) } else { most }
     }
 
-    pub(crate) fn believes_sums(&self) -> bool {
-        self.config.believe_sums
+    /// Segments that fit, cut or not.
+    fn room(&self) -> usize {
+        let packets = self.config.packets_max - self.queue.len().min(self.config.packets_max);
+        if self.config.cuts { packets / PIECES_MAX } else { packets }
+    }
+
+    fn send(&mut self, pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
+        if !self.has_room(claim) {
+            self.counters.queue_full += 1;
+        } else if self.config.cuts && pdu.cut() > 0 {
+            if !cut::cut(pdu, blocks, |piece| self.queue.push_back(piece)) {
+                self.counters.starved += 1;
+            }
+        } else {
+            self.queue.push_back(pdu);
+        }
+    }
+
+    pub(crate) fn config(&self) -> &IpPortConfig {
+        &self.config
     }
 
     pub(crate) fn pop(&mut self) -> Option<Pdu> {

@@ -40,6 +40,7 @@ struct Block {
     head_end: u16,
     tail_length: u16,
     cut: u16,
+    verified: bool,
     body_length: u32,
     body: Slices,
     tail: [u8; TAIL_BYTES],
@@ -60,6 +61,7 @@ impl Blocks {
                 head_end: HEAD_END as u16,
                 tail_length: 0,
                 cut: 0,
+                verified: false,
                 body_length: 0,
                 body: Slices::new_const(),
                 tail: [0; TAIL_BYTES],
@@ -76,6 +78,7 @@ impl Blocks {
         block.head_end = HEAD_END as u16;
         block.tail_length = 0;
         block.cut = 0;
+        block.verified = false;
         Some(pdu)
     }
 
@@ -241,6 +244,31 @@ impl Pdu {
         }
     }
 
+    /// Appends a slice to the body as it is: a slice that ends where a segment ends keeps its sum for whoever cuts.
+    /// Gives it back when the body is full.
+    pub fn push_body_apart(&mut self, slice: Slice) -> Result<(), Slice> {
+        let block = self.block_mut();
+        let length = slice.length_u32();
+        match block.body.try_push(slice) {
+            Ok(()) => {
+                block.body_length += length;
+                Ok(())
+            }
+            Err(full) => Err(full.element()),
+        }
+    }
+
+    /// Moves the whole body of `other` behind this one's, or nothing when the list might not hold it.
+    pub fn adopt_body(&mut self, other: &mut Pdu) -> bool {
+        if self.body().len() + other.body().len() > SLICES_MAX {
+            return false;
+        }
+        for slice in other.drain_body() {
+            self.push_body(slice).expect("there is a place for each");
+        }
+        true
+    }
+
     /// Puts a slice in front of the body; gives it back when the body is full.
     pub fn push_front_body(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
@@ -355,6 +383,16 @@ impl Pdu {
     /// Notes the segment size for whoever cuts later.
     pub fn set_cut(&mut self, bytes: u16) {
         self.block_mut().cut = bytes;
+    }
+
+    /// Notes that the checksum of what stands here has been verified already.
+    pub fn set_verified(&mut self) {
+        self.block_mut().verified = true;
+    }
+
+    /// Whether the checksum has been verified already.
+    pub fn is_verified(&self) -> bool {
+        self.block().verified
     }
 
     /// Head, body and tail as runs of bytes, in order.

@@ -14,6 +14,12 @@ pub(crate) struct Pair {
     pub(crate) completions: [Vec<Completion>; 2],
     pub(crate) now: Instant,
     wires: [VecDeque<Pdu>; 2],
+    /// Packets that each side has sent, and the longest.
+    pub(crate) packets: [u64; 2],
+    pub(crate) longest: usize,
+    /// The cable loses every n-th packet, or flips a bit of its header.
+    pub(crate) lose_every: Option<u64>,
+    pub(crate) damage_every: Option<u64>,
 }
 
 pub(crate) fn address(side: usize) -> IpAddr {
@@ -30,6 +36,8 @@ pub(crate) fn config(side: usize) -> BoardConfig {
         prefix: "10.0.0.0/24".parse().unwrap(),
         mtu_bytes: 1500,
         packets_max: 64,
+        cuts: false,
+        merges: false,
         believe_sums: false,
     };
     let memory =
@@ -48,6 +56,10 @@ impl Pair {
             completions: [Vec::new(), Vec::new()],
             now: Instant::ZERO,
             wires: [VecDeque::new(), VecDeque::new()],
+            packets: [0; 2],
+            longest: 0,
+            lose_every: None,
+            damage_every: None,
         }
     }
 
@@ -62,9 +74,18 @@ impl Pair {
                 board.handle(Input::Packets { port: 0, packets: arrived }, self.now);
                 loop {
                     match board.poll() {
-                        Output::Transmit { pdu, .. } => {
+                        Output::Transmit { mut pdu, .. } => {
                             busy = true;
-                            self.wires[side].push_back(pdu);
+                            self.packets[side] += 1;
+                            self.longest = self.longest.max(pdu.len());
+                            let is = |every: Option<u64>| every.is_some_and(|n| self.packets[side].is_multiple_of(n));
+                            if is(self.damage_every) {
+                                let at = pdu.head().len() - 1;
+                                pdu.head_mut()[at] ^= 1;
+                            }
+                            if !is(self.lose_every) {
+                                self.wires[side].push_back(pdu);
+                            }
                         }
                         Output::Completions => {
                             let mut host = board.host();

@@ -9,6 +9,8 @@ pub struct Config {
     pub mss: u16,
     /// Largest payload handed down whole, bytes: `mss`, or up to 64 KB where something below cuts.
     pub segment_bytes_max: u32,
+    /// Whether what is below cuts segments: the host's slices then end at every `mss`, so that pieces know their sums.
+    pub cut_below: bool,
     /// Bytes that a session may hold for sending, acknowledged or not.
     pub send_buffer_bytes: u32,
     /// The receive window, bytes (RFC 7323 §2 scales it).
@@ -49,6 +51,7 @@ impl Default for Config {
         Config {
             mss: 1460,
             segment_bytes_max: 1460,
+            cut_below: false,
             send_buffer_bytes: 256 << 10,
             receive_buffer_bytes: 256 << 10,
             floor_bytes: 16 << 10,

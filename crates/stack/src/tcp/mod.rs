@@ -428,7 +428,7 @@ impl Tcp {
         let pseudo: Sum = checksum::pseudo(source, target, protocol::TCP, length);
         let head = pdu.head();
         let rest = pdu.body_sum().at(head.len());
-        if !pseudo.plus(checksum::of_header(head)).plus(rest).is_intact() {
+        if !pdu.is_verified() && !pseudo.plus(checksum::of_header(head)).plus(rest).is_intact() {
             self.counters.checksum_wrong += 1;
             return;
         }

@@ -93,7 +93,7 @@ impl SendQueue {
             } else {
                 slice.range(within as usize, take as usize)
             };
-            if pdu.push_body(part).is_err() {
+            if pdu.push_body_apart(part).is_err() {
                 break;
             }
             left -= take;

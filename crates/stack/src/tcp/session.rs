@@ -189,13 +189,13 @@ impl Session {
 
     /// Bytes at which a slice of the stream should end, so that segments are whole slices.
     pub(super) fn grain(&self, config: &Config) -> usize {
-        self.segment_max(config) as usize
+        if config.cut_below { self.mss as usize } else { self.segment_max(config) as usize }
     }
 
     /// Appends to the stream.
     pub(super) fn send(&mut self, slice: Slice, config: &Config, share: &mut Share) {
         let before = self.queue.bytes();
-        self.queue.push(slice, self.segment_max(config));
+        self.queue.push(slice, self.grain(config) as u32);
         share.change(before, self.queue.bytes());
     }
 

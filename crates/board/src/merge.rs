@@ -1,0 +1,100 @@
+//! Merging: packets of one TCP stream that follow each other become one large segment.
+//!
+//! Goal      TCP runs once for a burst, not once a packet (what network cards call receive offload).
+//! Which     IPv4 without options or fragments, TCP with nothing but ACK and PSH, checksums right, the same headers
+//!           but for length, identification, sequence and checksum, the next byte in order. Anything else goes up as
+//!           it came, after what was collected before it: order is kept, and nothing is judged here that TCP
+//!           would judge otherwise.
+//! Payload   is referred to; slices that follow each other in memory become one.
+//! Limits    a merged packet is as long as an IPv4 packet may be; what is collected goes up when the burst ends.
+
+use kiban_ground::Pdu;
+use kiban_wire::numbers::protocol;
+use kiban_wire::tcp::Flags;
+use kiban_wire::{checksum, ipv4, tcp};
+
+/// IPv4 and TCP headers without options.
+const HEAD_BYTES: usize = ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
+
+/// What is being collected.
+#[derive(Default)]
+pub(crate) struct Merge {
+    collected: Option<Pdu>,
+    /// The sequence number that follows it.
+    next: u32,
+    packets: usize,
+}
+
+impl Merge {
+    /// A packet has arrived; what is complete goes to `up`.
+    pub(crate) fn on_packet(&mut self, mut pdu: Pdu, mut up: impl FnMut(Pdu)) {
+        if !may_merge(&pdu) {
+            self.flush(&mut up);
+            return up(pdu);
+        }
+        let (sequence, payload) = (word(pdu.head(), 24), pdu.body_len());
+        if let Some(collected) = &mut self.collected
+            && self.next == sequence
+            && collected.len() + payload <= ipv4::PACKET_BYTES_MAX
+            && follows(collected.head(), pdu.head())
+        {
+            let psh = pdu.head()[33] & Flags::PSH.0;
+            if collected.adopt_body(&mut pdu) {
+                collected.head_mut()[33] |= psh;
+                self.next = sequence.wrapping_add(payload as u32);
+                self.packets += 1;
+                return;
+            }
+        }
+        self.flush(&mut up);
+        self.next = sequence.wrapping_add(payload as u32);
+        self.packets = 1;
+        self.collected = Some(pdu);
+    }
+
+    /// The burst is over: what is collected goes to `up`.
+    pub(crate) fn flush(&mut self, up: &mut impl FnMut(Pdu)) {
+        let Some(mut pdu) = self.collected.take() else { return };
+        if self.packets > 1 {
+            let total = pdu.len() as u16;
+            let network = &mut pdu.head_mut()[..ipv4::HEADER_BYTES];
+            network[2..4].copy_from_slice(&total.to_be_bytes());
+            ipv4::fill(network);
+        }
+        // Every packet's checksum was right; a merged one has none of its own.
+        pdu.set_verified();
+        up(pdu);
+    }
+}
+
+fn word(head: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+}
+
+/// Whether a packet is of the plain kind, and intact.
+fn may_merge(pdu: &Pdu) -> bool {
+    let Some(head) = pdu.head().first_chunk::<HEAD_BYTES>() else { return false };
+    // Version and length, protocol, no fragment; header length; ACK and perhaps PSH; all of it and nothing behind it.
+    if pdu.head().len() != HEAD_BYTES
+        || head[0] != 0x45
+        || head[9] != protocol::TCP
+        || u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0
+        || head[32] != 0x50
+        || head[33] & !Flags::PSH.0 != Flags::ACK.0
+        || pdu.body_len() == 0
+        || usize::from(u16::from_be_bytes([head[2], head[3]])) != pdu.len()
+    {
+        return false;
+    }
+    let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
+    let address = |at: usize| core::net::Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]);
+    let length = tcp::HEADER_BYTES + pdu.body_len();
+    let pseudo = checksum::pseudo_ipv4(address(12), address(16), protocol::TCP, length);
+    ipv4::verify(network).is_ok() && tcp::verify(transport, pseudo.plus(pdu.body_sum())).is_ok()
+}
+
+/// Whether two headers say the same but for length, identification, checksums, sequence and PSH.
+fn follows(one: &[u8], other: &[u8]) -> bool {
+    one[1] == other[1] && one[8] == other[8] && one[12..24] == other[12..24] && one[28..32] == other[28..32]
+        && one[34..36] == other[34..36]
+}

@@ -1,0 +1,115 @@
+//! Cutting and merging at an IP port: TCP runs once for many packets, and nobody can tell from the stream.
+
+mod common;
+
+use common::{Pair, config, socket};
+use kiban_board::{Completion, PortConfig};
+use std::time::Duration;
+
+fn pair(cuts: bool, merges: bool) -> Pair {
+    Pair::of([0, 1].map(|side| {
+        let mut config = config(side);
+        config.tcp.segment_bytes_max = if cuts { 20 * 1460 } else { 1460 };
+        config.tcp.cut_below = cuts;
+        for port in &mut config.ports {
+            if let PortConfig::Ip(ip) = port {
+                (ip.cuts, ip.merges, ip.packets_max) = (cuts, merges, 256);
+            }
+        }
+        config
+    }))
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut chance = kiban_ground::Chance::from_seed(length as u64);
+    (0..length).map(|_| chance.draw() as u8).collect()
+}
+
+/// Moves `bytes` in writes of odd sizes; the cable loses every `loss`-th packet. What arrived.
+fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
+    pair.run();
+    let [Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("accepted") };
+    pair.lose_every = loss;
+    let (mut sent, mut got, mut buffer, mut step) = (0, Vec::new(), vec![0; 50_000], 0);
+    while got.len() < bytes.len() {
+        step += 1;
+        let end = bytes.len().min(sent + 1 + step * 7919 % 40_000);
+        sent += pair.boards[0].host().write(near, &bytes[sent..end]).unwrap();
+        let later = pair.now + Duration::from_millis(1);
+        pair.run_until(later);
+        while let Ok(count @ 1..) = pair.boards[1].host().read(far, &mut buffer) {
+            got.extend_from_slice(&buffer[..count]);
+        }
+        assert!(step < 100_000, "{} of {} bytes", got.len(), bytes.len());
+    }
+    pair.lose_every = None;
+    pair.boards[0].host().close(near).unwrap();
+    pair.boards[1].host().close(far).unwrap();
+    let later = pair.now + Duration::from_secs(200);
+    pair.run_until(later);
+    for board in &mut pair.boards {
+        assert!(board.memory_mut().is_home());
+        assert_eq!(board.counter("tcp", "checksum_wrong") + board.counter("ip", "checksum_wrong"), 0);
+    }
+    got
+}
+
+#[test]
+fn every_way_of_cutting_and_merging_carries_the_same_stream() {
+    let bytes = noise(1_500_000);
+    for (cuts, merges) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut pair = pair(cuts, merges);
+        assert!(transfer(&mut pair, &bytes, None) == bytes, "cuts {cuts}, merges {merges}");
+        let packets = pair.packets[0];
+        assert!(packets >= 1_500_000 / 1460, "every packet is of the port's size: {packets}");
+        assert!(pair.longest <= 1500);
+        let segments = pair.boards[1].counter("tcp", "segments_in");
+        assert_eq!(segments < packets / 2, merges, "{segments} segments of {packets} packets");
+        assert!(!cuts || pair.boards[0].counter("tcp", "segments_out") < packets / 2);
+    }
+}
+
+#[test]
+fn a_lossy_cable_is_mended_with_cutting_and_merging_too() {
+    let bytes = noise(400_000);
+    for loss in [23, 53, 101] {
+        let mut pair = pair(true, true);
+        assert!(transfer(&mut pair, &bytes, Some(loss)) == bytes, "every {loss}-th lost");
+    }
+}
+
+#[test]
+fn a_packet_that_was_damaged_is_not_merged_into_a_good_one() {
+    let bytes = noise(300_000);
+    let mut pair = pair(true, true);
+    pair.damage_every = Some(13);
+    // `checksum_wrong` is what must be counted here, so the transfer is driven without its check.
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
+    let later = pair.now + Duration::from_secs(10);
+    pair.run_until(later);
+    let far = pair.told(1).iter().find_map(|told| match told {
+        Completion::Accepted { stream, .. } => Some(*stream),
+        _ => None,
+    });
+    let (far, mut sent, mut got, mut buffer) = (far.unwrap(), 0, Vec::new(), vec![0; 50_000]);
+    for _ in 0..20_000 {
+        sent += pair.boards[0].host().write(near, &bytes[sent..]).unwrap();
+        let later = pair.now + Duration::from_millis(5);
+        pair.run_until(later);
+        while let Ok(count @ 1..) = pair.boards[1].host().read(far, &mut buffer) {
+            got.extend_from_slice(&buffer[..count]);
+        }
+        if got.len() == bytes.len() {
+            break;
+        }
+    }
+    assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+    let wrong = |side: usize| {
+        let board = &pair.boards[side];
+        board.counter("tcp", "checksum_wrong") + board.counter("ip", "checksum_wrong")
+    };
+    assert!(wrong(1) > 5, "damage was seen: {}", wrong(1));
+}
