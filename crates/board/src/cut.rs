@@ -7,34 +7,28 @@
 //!           identification, sequence number and checksums. PSH and FIN stand on the last (RFC 9293 §3.9.1).
 //! Payload   is referred to, not copied; slices that end where segments end keep their sums.
 
-use kiban_ground::{Blocks, Pdu, Slice};
+use core::net::Ipv4Addr;
+use core::ops::Range;
+use kiban_ground::{Blocks, Pdu, Slice, Sum};
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Flags;
 use kiban_wire::{checksum, ipv4, tcp};
 
-/// Where the sequence number and the flags stand in a TCP header (RFC 9293 §3.1).
-const SEQUENCE: core::ops::Range<usize> = 4..8;
-const FLAGS: usize = 13;
+// Where fields stand, from the IPv4 header's first byte (RFC 791 §3.1, RFC 9293 §3.1).
+const LENGTH_AND_IDENTIFICATION: Range<usize> = 2..6;
+const NETWORK_CHECKSUM: Range<usize> = 10..12;
+const SEQUENCE: Range<usize> = 24..28;
+const FLAGS: usize = 33;
+const TRANSPORT_CHECKSUM: Range<usize> = 36..38;
 
 /// Cuts `whole` and hands the packets to `emit` in order. False when memory ran out: the rest is lost, and TCP will
 /// send it again.
 pub(crate) fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)) -> bool {
-    let size = whole.cut();
-    let mut head = [0; ipv4::HEADER_BYTES + tcp::HEADER_BYTES_MAX];
-    let head_bytes = whole.head().len();
-    head[..head_bytes].copy_from_slice(whole.head());
-    let head = &mut head[..head_bytes];
-    let word = |at: usize, head: &[u8]| u16::from_be_bytes([head[at], head[at + 1]]);
-    let (first, identification) = (sequence(head), word(4, head));
-    let last_flags = head[ipv4::HEADER_BYTES + FLAGS];
-    let pseudo = {
-        let address = |at: usize| core::net::Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]);
-        checksum::pseudo_ipv4(address(12), address(16), protocol::TCP, 0)
-    };
-    let total = whole.body_len();
+    let (size, total) = (whole.cut(), whole.body_len());
+    let mut template = Template::of(whole.head());
     let mut slices = whole.drain_body();
     let mut front: Option<Slice> = None;
-    let (mut done, mut number) = (0, 0u16);
+    let mut done = 0;
     while done < total {
         let Some(mut piece) = blocks.take() else { return false };
         let wanted = size.min(total - done);
@@ -46,26 +40,70 @@ pub(crate) fn cut(mut whole: Pdu, blocks: &mut Blocks, mut emit: impl FnMut(Pdu)
                 front = Some(slice);
                 slice = part;
             }
-            piece.push_body(slice).expect("a piece has no more slices than the whole");
+            piece.push_body_apart(slice).expect("a piece has no more slices than the whole");
         }
-        let (network, transport) = head.split_at_mut(ipv4::HEADER_BYTES);
-        network[2..4].copy_from_slice(&((head_bytes + wanted) as u16).to_be_bytes());
-        network[4..6].copy_from_slice(&identification.wrapping_add(number).to_be_bytes());
-        ipv4::fill(network);
-        transport[SEQUENCE].copy_from_slice(&first.wrapping_add(done as u32).to_be_bytes());
+        let payload = piece.body_sum();
+        let head = piece.push_head(template.bytes);
+        template.write(head, done, wanted, payload, done + wanted == total);
         done += wanted;
-        number += 1;
-        let kept = if done == total { last_flags } else { last_flags & !(Flags::FIN | Flags::PSH).0 };
-        transport[FLAGS] = kept;
-        let rest = pseudo.plus(checksum::length(transport.len() + wanted)).plus(piece.body_sum());
-        tcp::fill(transport, rest);
-        piece.push_head(head_bytes).copy_from_slice(head);
         emit(piece);
     }
     true
 }
 
-fn sequence(head: &[u8]) -> u32 {
-    let at = ipv4::HEADER_BYTES + SEQUENCE.start;
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+/// The headers of the whole, with the sums of what every packet has in common.
+struct Template {
+    head: [u8; ipv4::HEADER_BYTES + tcp::HEADER_BYTES_MAX],
+    bytes: usize,
+    sequence: u32,
+    identification: u16,
+    flags: u8,
+    /// Sums of the IPv4 header and of pseudo-header and TCP header, without what differs.
+    network: Sum,
+    transport: Sum,
+}
+
+impl Template {
+    fn of(head: &[u8]) -> Template {
+        let bytes = head.len();
+        let mut copy = [0; ipv4::HEADER_BYTES + tcp::HEADER_BYTES_MAX];
+        copy[..bytes].copy_from_slice(head);
+        let head = &mut copy[..bytes];
+        let identification = u16::from_be_bytes([head[4], head[5]]);
+        let sequence = u32::from_be_bytes([head[24], head[25], head[26], head[27]]);
+        let flags = head[FLAGS];
+        head[LENGTH_AND_IDENTIFICATION].fill(0);
+        head[NETWORK_CHECKSUM].fill(0);
+        head[SEQUENCE].fill(0);
+        head[FLAGS] = 0;
+        head[TRANSPORT_CHECKSUM].fill(0);
+        let address = |at: usize| Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]);
+        let pseudo = checksum::pseudo_ipv4(address(12), address(16), protocol::TCP, 0);
+        let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
+        let (network, transport) =
+            (checksum::of_header(network), pseudo.plus(checksum::of_header(transport)));
+        Template { head: copy, bytes, sequence, identification, flags, network, transport }
+    }
+
+    /// Writes the headers of a packet: `payload` bytes from `at` on, whose sum is known.
+    #[inline]
+    fn write(&mut self, head: &mut [u8], at: usize, payload: usize, sum: Sum, is_last: bool) {
+        let length = (self.bytes + payload) as u16;
+        let sequence = self.sequence.wrapping_add(at as u32);
+        let flags = if is_last { self.flags } else { self.flags & !(Flags::FIN | Flags::PSH).0 };
+        let words = [length, self.identification].map(Sum::from_word);
+        let network = self.network.plus(words[0]).plus(words[1]).checksum();
+        let words = [(sequence >> 16) as u16, sequence as u16, u16::from(flags)].map(Sum::from_word);
+        let transport_bytes = self.bytes - ipv4::HEADER_BYTES + payload;
+        let transport = self.transport.plus(checksum::length(transport_bytes)).plus(sum);
+        let transport = words.into_iter().fold(transport, Sum::plus).checksum();
+        head.copy_from_slice(&self.head[..self.bytes]);
+        head[2..4].copy_from_slice(&length.to_be_bytes());
+        head[4..6].copy_from_slice(&self.identification.to_be_bytes());
+        head[NETWORK_CHECKSUM].copy_from_slice(&network.to_be_bytes());
+        head[SEQUENCE].copy_from_slice(&sequence.to_be_bytes());
+        head[FLAGS] = flags;
+        head[TRANSPORT_CHECKSUM].copy_from_slice(&transport.to_be_bytes());
+        self.identification = self.identification.wrapping_add(1);
+    }
 }

@@ -66,6 +66,7 @@ impl<T> Depot<T> {
         Depot { home: home_pointer, free: (0..capacity as u32).rev().collect(), patience: u64::MAX }
     }
 
+    #[inline]
     fn home(&self) -> &Home<T> {
         // SAFETY: the home is freed only once the depot has been dropped (see `Drop`).
         unsafe { self.home.as_ref() }
@@ -87,6 +88,7 @@ impl<T> Depot<T> {
     }
 
     /// Takes a slot out. The caller owns its value until [`Slot::bring_home`].
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<NonNull<Slot<T>>> {
         self.patience -= 1;
         if self.patience == 0 {
@@ -136,6 +138,7 @@ impl<T> Drop for Depot<T> {
 
 impl<T> Slot<T> {
     /// The value of a slot that is out.
+    #[inline]
     pub(crate) fn value(&self) -> *mut T {
         self.value.get()
     }
@@ -144,6 +147,7 @@ impl<T> Slot<T> {
     ///
     /// # Safety
     /// `slot` came from [`Depot::take`], has not been brought home since, and is not used afterwards.
+    #[inline]
     pub(crate) unsafe fn bring_home(slot: NonNull<Slot<T>>) {
         // SAFETY: a slot that is out keeps its home alive.
         let (this, home_pointer) = unsafe { (slot.as_ref(), slot.as_ref().home) };

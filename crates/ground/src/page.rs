@@ -62,6 +62,7 @@ impl Pool {
     }
 
     /// An empty, writable page, or nothing when all pages are out.
+    #[inline]
     pub fn take(&mut self) -> Option<Page> {
         let slot = self.depot.take()?;
         // SAFETY: the slot has just been taken: nobody else refers to it.
@@ -91,16 +92,19 @@ impl Pool {
     }
 }
 
+#[inline]
 fn references(slot: &NonNull<Slot<Leaf>>) -> &AtomicU32 {
     // SAFETY: a holder of a reference keeps the slot out, so its value lives; only atomics and constants are read.
     unsafe { &(*slot.as_ref().value()).references }
 }
 
+#[inline]
 fn hold(slot: &NonNull<Slot<Leaf>>) {
     // Relaxed: the new reference comes from one that exists. An overflow would need 2^32 live slices.
     references(slot).fetch_add(1, Ordering::Relaxed);
 }
 
+#[inline]
 fn release(slot: NonNull<Slot<Leaf>>) {
     let count = references(&slot);
     // A sole holder cannot race with anybody: one load instead of a locked subtraction.
@@ -125,11 +129,13 @@ unsafe impl Sync for Page {}
 
 impl Page {
     /// Bytes that still fit.
+    #[inline]
     pub fn room(&self) -> usize {
         (self.length - self.filled) as usize
     }
 
     /// Bytes written so far.
+    #[inline]
     pub fn filled(&self) -> usize {
         self.filled as usize
     }
@@ -141,12 +147,14 @@ impl Page {
     }
 
     /// The bytes that nobody has written yet.
+    #[inline]
     fn unwritten(&mut self) -> &mut [u8] {
         // SAFETY: bytes behind `filled` are in no slice, and `&mut self` is the only writer.
         unsafe { core::slice::from_raw_parts_mut(self.bytes.as_ptr().add(self.filled as usize), self.room()) }
     }
 
     /// Copies as much of `source` as fits, in one pass with the sum; how many bytes and their sum.
+    #[inline]
     pub fn fill(&mut self, source: &[u8]) -> (usize, Sum) {
         let count = source.len().min(self.room());
         let sum = copy_and_sum(&mut self.unwritten()[..count], &source[..count]);
@@ -155,6 +163,7 @@ impl Page {
     }
 
     /// Copies as much of `source` as fits and returns the slice of it, or nothing when the page is full.
+    #[inline]
     pub fn append(&mut self, source: &[u8]) -> Option<Slice> {
         let from = self.filled();
         let (count, sum) = self.fill(source);
@@ -165,6 +174,7 @@ impl Page {
     ///
     /// # Panics
     /// When the bytes have not been written yet.
+    #[inline]
     pub fn slice(&self, from: usize, length: usize, sum: Sum) -> Slice {
         assert!(from + length <= self.filled(), "a slice shows written bytes only");
         hold(&self.leaf);
@@ -179,6 +189,7 @@ impl Page {
 }
 
 impl Drop for Page {
+    #[inline]
     fn drop(&mut self) {
         release(self.leaf);
     }
@@ -204,31 +215,37 @@ unsafe impl Sync for Slice {}
 
 impl Slice {
     /// The bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the slice holds its page; its bytes were written before it was made and are not written again.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
     }
 
     /// How many bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.length as usize
     }
 
+    #[inline]
     pub(crate) fn length_u32(&self) -> u32 {
         self.length
     }
 
     /// Whether there is no byte.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// The one's-complement sum of the bytes, remembered.
+    #[inline]
     pub fn sum(&self) -> Sum {
         Sum::from_word(self.sum)
     }
 
     /// Reads the bytes and remembers their sum anew: for what came over a link whose notes are not believed.
+    #[inline]
     pub fn sum_again(&mut self) {
         self.sum = Sum::of(self.bytes()).word();
     }
@@ -291,6 +308,7 @@ impl Slice {
     }
 
     /// Joins `next` to the end when its bytes follow directly in the same page; otherwise gives it back.
+    #[inline]
     pub fn join(&mut self, next: Slice) -> Result<(), Slice> {
         // SAFETY: at most one past the end of the slice's page.
         let end = unsafe { self.start.add(self.len()) };
@@ -304,6 +322,7 @@ impl Slice {
 }
 
 impl Clone for Slice {
+    #[inline]
     fn clone(&self) -> Slice {
         hold(&self.leaf);
         Slice { leaf: self.leaf, start: self.start, length: self.length, sum: self.sum }
@@ -311,6 +330,7 @@ impl Clone for Slice {
 }
 
 impl Drop for Slice {
+    #[inline]
     fn drop(&mut self) {
         release(self.leaf);
     }

@@ -42,9 +42,9 @@ struct Block {
     cut: u16,
     verified: bool,
     body_length: u32,
+    head: [u8; HEAD_BYTES],
     body: Slices,
     tail: [u8; TAIL_BYTES],
-    head: [u8; HEAD_BYTES],
 }
 
 /// A pool of PDU blocks. The owner takes; anybody brings home.
@@ -71,6 +71,7 @@ impl Blocks {
     }
 
     /// An empty PDU, or nothing when all are out.
+    #[inline]
     pub fn take(&mut self) -> Option<Pdu> {
         let mut pdu = Pdu { block: self.depot.take()? };
         let block = pdu.block_mut();
@@ -108,17 +109,20 @@ unsafe impl Send for Pdu {}
 unsafe impl Sync for Pdu {}
 
 impl Pdu {
+    #[inline]
     fn block(&self) -> &Block {
         // SAFETY: the block is out and this handle is the only one to it.
         unsafe { &*self.block.as_ref().value() }
     }
 
+    #[inline]
     fn block_mut(&mut self) -> &mut Block {
         // SAFETY: as above, and `self` is borrowed uniquely.
         unsafe { &mut *self.block.as_ref().value() }
     }
 
     /// Bytes of head, body and tail together.
+    #[inline]
     pub fn len(&self) -> usize {
         let block = self.block();
         (block.head_end - block.head_start) as usize + block.body_length as usize + block.tail_length as usize
@@ -130,12 +134,14 @@ impl Pdu {
     }
 
     /// The head's bytes.
+    #[inline]
     pub fn head(&self) -> &[u8] {
         let block = self.block();
         &block.head[block.head_start as usize..block.head_end as usize]
     }
 
     /// The head's bytes, to write.
+    #[inline]
     pub fn head_mut(&mut self) -> &mut [u8] {
         let block = self.block_mut();
         &mut block.head[block.head_start as usize..block.head_end as usize]
@@ -145,6 +151,7 @@ impl Pdu {
     ///
     /// # Panics
     /// When the room is used up: the headers of a stack are a sum known when it is wired.
+    #[inline]
     pub fn push_head(&mut self, count: usize) -> &mut [u8] {
         let block = self.block_mut();
         let start =
@@ -157,6 +164,7 @@ impl Pdu {
     ///
     /// # Panics
     /// When the head is shorter; [`Pdu::pull_up`] makes it longer.
+    #[inline]
     pub fn pull_head(&mut self, count: usize) {
         let block = self.block_mut();
         assert!(count <= (block.head_end - block.head_start) as usize, "a header is taken off the head only");
@@ -211,17 +219,20 @@ impl Pdu {
     }
 
     /// The body's slices.
+    #[inline]
     pub fn body(&self) -> &[Slice] {
         &self.block().body
     }
 
     /// Bytes in the body.
+    #[inline]
     pub fn body_len(&self) -> usize {
         self.block().body_length as usize
     }
 
     /// Appends a slice to the body, joined to the last when it follows it in the same page; gives it back when the
     /// body is full.
+    #[inline]
     pub fn push_body(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
         let length = slice.length_u32();
@@ -246,6 +257,7 @@ impl Pdu {
 
     /// Appends a slice to the body as it is: a slice that ends where a segment ends keeps its sum for whoever cuts.
     /// Gives it back when the body is full.
+    #[inline]
     pub fn push_body_apart(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
         let length = slice.length_u32();
@@ -259,6 +271,7 @@ impl Pdu {
     }
 
     /// Moves the whole body of `other` behind this one's, or nothing when the list might not hold it.
+    #[inline]
     pub fn adopt_body(&mut self, other: &mut Pdu) -> bool {
         if self.body().len() + other.body().len() > SLICES_MAX {
             return false;
@@ -283,6 +296,7 @@ impl Pdu {
     }
 
     /// Takes the body's slices out, for whoever keeps the payload; head and tail stay.
+    #[inline]
     pub fn drain_body(&mut self) -> impl Iterator<Item = Slice> + '_ {
         let block = self.block_mut();
         block.body_length = 0;
@@ -354,6 +368,7 @@ impl Pdu {
     }
 
     /// Reads the body and remembers its sums anew: for what came over a link whose notes are not believed.
+    #[inline]
     pub fn sum_again(&mut self) {
         self.block_mut().body.iter_mut().for_each(Slice::sum_again);
     }
@@ -365,6 +380,7 @@ impl Pdu {
     }
 
     /// The sum over the body, from what its slices remember.
+    #[inline]
     pub fn body_sum(&self) -> Sum {
         let mut offset = 0;
         let mut sum = Sum::ZERO;
@@ -376,6 +392,7 @@ impl Pdu {
     }
 
     /// The payload size at which whoever is below may cut this PDU into segments; zero: it is not to be cut.
+    #[inline]
     pub fn cut(&self) -> usize {
         self.block().cut as usize
     }
@@ -391,6 +408,7 @@ impl Pdu {
     }
 
     /// Whether the checksum has been verified already.
+    #[inline]
     pub fn is_verified(&self) -> bool {
         self.block().verified
     }
@@ -405,6 +423,7 @@ impl Pdu {
 }
 
 impl Drop for Pdu {
+    #[inline]
     fn drop(&mut self) {
         let block = self.block_mut();
         block.body.clear();

@@ -21,6 +21,7 @@ impl Sum {
     }
 
     /// The sum of `bytes`, read once.
+    #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
         fold_native(lanes::sum(bytes))
     }
@@ -66,6 +67,7 @@ impl Sum {
 ///
 /// # Panics
 /// When the two lengths differ.
+#[inline]
 pub fn copy_and_sum(target: &mut [u8], source: &[u8]) -> Sum {
     assert_eq!(target.len(), source.len(), "a fused copy moves equal lengths");
     fold_native(lanes::copy(target, source))
@@ -86,6 +88,7 @@ mod lanes {
     /// Runs up to this long stay in the portable loop: a call through the dispatcher would cost more.
     const SHORT_BYTES: usize = 96;
 
+    #[inline]
     pub(super) fn sum(bytes: &[u8]) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(target_os = "none")))]
         if bytes.len() > SHORT_BYTES {
@@ -142,33 +145,53 @@ mod lanes {
 
         // Asking the processor what it can do is no question to an operating system, but only std has the macro.
         extern crate std;
+        use core::sync::atomic::{AtomicU8, Ordering};
         use std::arch::is_x86_feature_detected as has;
 
-        fn has_vnni() -> bool {
-            has!("avx512f") && has!("avx512bw") && has!("avx512vnni")
-        }
+        const UNKNOWN: u8 = 0;
+        const PORTABLE: u8 = 1;
+        const AVX2: u8 = 2;
+        const VNNI: u8 = 3;
 
-        pub(super) fn sum(bytes: &[u8]) -> u64 {
-            if has_vnni() {
-                // SAFETY: the features that the function was compiled for have just been found on this processor.
-                unsafe { sum_vnni(bytes) }
-            } else if has!("avx2") {
-                // SAFETY: as above.
-                unsafe { sum_avx2(bytes) }
-            } else {
-                super::portable_sum(bytes)
+        /// What this processor can do, asked once.
+        #[inline(always)]
+        fn level() -> u8 {
+            static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+            match LEVEL.load(Ordering::Relaxed) {
+                UNKNOWN => {
+                    let level = if has!("avx512f") && has!("avx512bw") && has!("avx512vnni") {
+                        VNNI
+                    } else if has!("avx2") {
+                        AVX2
+                    } else {
+                        PORTABLE
+                    };
+                    LEVEL.store(level, Ordering::Relaxed);
+                    level
+                }
+                known => known,
             }
         }
 
-        pub(super) fn copy(target: &mut [u8], source: &[u8]) -> u64 {
-            if has_vnni() {
-                // SAFETY: the features that the function was compiled for have just been found on this processor.
-                unsafe { copy_vnni(target, source) }
-            } else if has!("avx2") {
+        #[inline]
+        pub(super) fn sum(bytes: &[u8]) -> u64 {
+            match level() {
+                // SAFETY: the features that the function was compiled for have been found on this processor.
+                VNNI => unsafe { sum_vnni(bytes) },
                 // SAFETY: as above.
-                unsafe { copy_avx2(target, source) }
-            } else {
-                super::portable_copy(target, source)
+                AVX2 => unsafe { sum_avx2(bytes) },
+                _ => super::portable_sum(bytes),
+            }
+        }
+
+        #[inline]
+        pub(super) fn copy(target: &mut [u8], source: &[u8]) -> u64 {
+            match level() {
+                // SAFETY: the features that the function was compiled for have been found on this processor.
+                VNNI => unsafe { copy_vnni(target, source) },
+                // SAFETY: as above.
+                AVX2 => unsafe { copy_avx2(target, source) },
+                _ => super::portable_copy(target, source),
             }
         }
 

@@ -78,7 +78,9 @@ impl Pair {
                             busy = true;
                             self.packets[side] += 1;
                             self.longest = self.longest.max(pdu.len());
-                            let is = |every: Option<u64>| every.is_some_and(|n| self.packets[side].is_multiple_of(n));
+                            let is = |every: Option<u64>| {
+                                every.is_some_and(|n| self.packets[side].is_multiple_of(n))
+                            };
                             if is(self.damage_every) {
                                 let at = pdu.head().len() - 1;
                                 pdu.head_mut()[at] ^= 1;

@@ -1,0 +1,178 @@
+//! TCP against the limit of the line, in virtual time.
+//!
+//! Claim     what paper \[1\] measured (figures 6 and 7), with nothing lost to the boards: from a window of 48 KB on, one
+//!           session reaches 99.8 % of what cells and headers leave (the paper: 133.4 of 134.58 Mbit/s at 256 KB); up to sixty
+//!           sessions together reach 99 % of it, each at least nine tenths of its share.
+//! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
+//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory each way.
+//! Counted   payload bytes that the receiving program has read. One session: from its first byte to its last.
+//!           Many: over an interval in which all are active, from the moment at which the last has received its first half
+//!           megabyte (or its window twice) to the moment at which the first has received all.
+//! Exact     virtual time has no noise: a run is made once, and the same seed gives the same figures anywhere.
+
+use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
+use kiban_ground::Instant;
+use kiban_lab::table::figure;
+use kiban_lab::{Options, Table};
+use kiban_sim::Plan;
+
+const ONE_WINDOWS_KIB: [u32; 8] = [8, 16, 24, 32, 48, 64, 128, 256];
+const MANY_WINDOWS_KIB: [u32; 4] = [16, 24, 48, 256];
+const MANY_SESSIONS: [usize; 6] = [2, 5, 10, 15, 30, 60];
+/// From this window on one session has a target.
+const ONE_TARGET_FROM_KIB: u32 = 48;
+const ONE_TARGET_PERCENT: f64 = 99.8;
+const MANY_TARGET_PERCENT: f64 = 99.0;
+const SHARE_TARGET: f64 = 0.9;
+
+/// What a direction reached: Mbit/s between two moments.
+fn mbit_per_second(bytes: u64, from: Instant, to: Instant) -> f64 {
+    bytes as f64 * 8.0 / to.since(from).as_secs_f64() / 1e6
+}
+
+fn percent(mbit_per_second: f64) -> f64 {
+    mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
+}
+
+/// One session in each direction that `sessions` names, alone or against each other: percent of the limit, by
+/// direction.
+fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
+    let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
+    let tallies = transfer.tallies.clone();
+    // By direction: the first bytes and their moment, the moment of the last.
+    let mut marks: [Option<(u64, Instant, Instant)>; 2] = [None; 2];
+    transfer.run(&mut |world| {
+        for (tally, mark) in tallies.iter().zip(&mut marks) {
+            let count = tally.borrow().first().copied().unwrap_or(0);
+            match mark {
+                None if count > 0 => *mark = Some((count, world.now(), Instant::NEVER)),
+                Some((_, _, last)) if count == bytes && *last == Instant::NEVER => *last = world.now(),
+                _ => {}
+            }
+        }
+    });
+    marks.map(|mark| mark.map(|(first, from, to)| percent(mbit_per_second(bytes - first, from, to))))
+}
+
+/// What many sessions reached while all were active.
+struct Together {
+    percent: f64,
+    /// The least and the greatest part of a session, 1 being its share.
+    least: f64,
+    greatest: f64,
+    seconds: f64,
+    retransmissions: u64,
+    starved: u64,
+}
+
+fn together(window_kib: u32, sessions: usize, bytes: u64) -> Together {
+    let bytes_each = bytes / sessions as u64;
+    let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), [sessions, 0], bytes_each);
+    let tally = transfer.tallies[0].clone();
+    let warm = (512 << 10).max(u64::from(window_kib) << 11).min(bytes_each / 8);
+    let mut begin: Option<(Instant, Vec<u64>)> = None;
+    let mut end: Option<(Instant, Vec<u64>)> = None;
+    transfer.run(&mut |world| {
+        let counts = tally.borrow();
+        if begin.is_none() && counts.iter().all(|count| *count >= warm) {
+            begin = Some((world.now(), counts.clone()));
+        }
+        if end.is_none() && counts.contains(&bytes_each) {
+            end = Some((world.now(), counts.clone()));
+        }
+    });
+    let (Some((from, before)), Some((to, after))) = (begin, end) else {
+        panic!("{sessions} sessions at {window_kib} KB were never all active");
+    };
+    assert!(from < to, "{sessions} sessions at {window_kib} KB: one finished before another had begun");
+    let moved: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let total: u64 = moved.iter().sum();
+    let share = total as f64 / sessions as f64;
+    let counter = |name| transfer.pair.world.board(transfer.pair.boards[0]).counter("tcp", name);
+    Together {
+        percent: percent(mbit_per_second(total, from, to)),
+        least: moved.iter().copied().min().unwrap_or(0) as f64 / share,
+        greatest: moved.iter().copied().max().unwrap_or(0) as f64 / share,
+        seconds: to.since(from).as_secs_f64(),
+        retransmissions: counter("retransmissions"),
+        starved: counter("starved"),
+    }
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}
+
+pub(crate) fn run(options: &Options) {
+    let bytes: u64 = if options.quick { 8 << 20 } else { 64 << 20 };
+    let mut table = Table::new(format!(
+        "line: one session, {} MiB, percent of {LIMIT_MBIT_PER_SECOND:.4} Mbit/s, virtual time",
+        bytes >> 20
+    ))
+    .numbers("window KB")
+    .numbers("0 to 1")
+    .numbers("1 to 0")
+    .numbers("both at once: 0 to 1")
+    .numbers("1 to 0")
+    .words("target")
+    .words("");
+    let show = |percent: Option<f64>| percent.map_or("-".to_owned(), figure_percent);
+    for window_kib in ONE_WINDOWS_KIB {
+        let there = one(window_kib, [1, 0], bytes)[0];
+        let back = one(window_kib, [0, 1], bytes)[1];
+        let both = one(window_kib, [1, 1], bytes);
+        let judged = window_kib >= ONE_TARGET_FROM_KIB;
+        let met =
+            [there, back].iter().all(|reached| reached.is_some_and(|reached| reached >= ONE_TARGET_PERCENT));
+        table.row([
+            window_kib.to_string(),
+            show(there),
+            show(back),
+            show(both[0]),
+            show(both[1]),
+            if judged { format!(">= {ONE_TARGET_PERCENT} each way") } else { String::new() },
+            if judged { verdict(met).to_owned() } else { String::new() },
+        ]);
+    }
+    println!("{table}");
+
+    let bytes = if options.quick { 32 << 20 } else { 256 << 20 };
+    let mut table = Table::new(format!(
+        "line: many sessions, {} MiB in all, while all are active, virtual time",
+        bytes >> 20
+    ))
+    .numbers("window KB")
+    .numbers("sessions")
+    .numbers("sum Mbit/s")
+    .numbers("%")
+    .numbers("least share")
+    .numbers("greatest")
+    .numbers("over s")
+    .numbers("sent again")
+    .numbers("starved")
+    .words("99 %, 0.9");
+    for window_kib in MANY_WINDOWS_KIB {
+        for sessions in MANY_SESSIONS {
+            let reached = together(window_kib, sessions, bytes);
+            let met = reached.percent >= MANY_TARGET_PERCENT && reached.least >= SHARE_TARGET;
+            table.row([
+                &window_kib.to_string(),
+                &sessions.to_string(),
+                &figure(reached.percent / 100.0 * LIMIT_MBIT_PER_SECOND),
+                &figure_percent(reached.percent),
+                &format!("{:.3}", reached.least),
+                &format!("{:.3}", reached.greatest),
+                &format!("{:.2}", reached.seconds),
+                &reached.retransmissions.to_string(),
+                &reached.starved.to_string(),
+                verdict(met),
+            ]);
+        }
+    }
+    println!("{table}");
+}
+
+/// Percent with the digits that a target of 99.8 needs.
+fn figure_percent(percent: f64) -> String {
+    format!("{percent:.3}")
+}

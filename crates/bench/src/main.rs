@@ -1,0 +1,74 @@
+//! The benchmarks: what kiban promises in figures, measured beside something that a reader knows.
+//!
+//! Each family is a file that says what is compared and why that is fair. Figures, targets and records are the
+//! laboratory's ([`kiban_lab`]); figures of a world in virtual time are exact and need no repeats.
+#![forbid(unsafe_code)]
+
+mod line;
+mod memory;
+mod sar;
+mod sim;
+mod sum;
+mod tcp;
+mod worlds;
+
+use clap::Parser;
+use kiban_lab::Options;
+use std::process::ExitCode;
+
+/// A family of benchmarks.
+struct Family {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Options),
+}
+
+const FAMILIES: [Family; 6] = [
+    Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
+    Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
+    Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
+    Family { name: "tcp", about: "TCP between two boards in memory against smoltcp", run: tcp::run },
+    Family { name: "sim", about: "an OC-3c line in virtual time against real time", run: sim::run },
+    Family { name: "line", about: "TCP against the limit of an OC-3c line, exact", run: line::run },
+];
+
+/// Measures kiban against its targets. Records go to target/bench, or to KIBAN_BENCH_DIR.
+#[derive(Parser)]
+struct Arguments {
+    /// Benchmarks to run; all when none is named.
+    #[arg(value_name = "NAME", value_parser = FAMILIES.map(|family| family.name))]
+    names: Vec<String>,
+    /// Show what there is and stop.
+    #[arg(long)]
+    list: bool,
+    /// Only show that the benchmarks work, in less than a minute (also: KIBAN_BENCH_QUICK=1).
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        FAMILIES.iter().for_each(|family| println!("{:8}{}", family.name, family.about));
+        return ExitCode::SUCCESS;
+    }
+    let mut options = Options::from_env();
+    if arguments.quick {
+        options = Options { dir: options.dir, ..Options::quick() };
+    }
+    for family in &FAMILIES {
+        if arguments.names.is_empty() || arguments.names.iter().any(|name| name == family.name) {
+            (family.run)(&options);
+        }
+    }
+    // A missed target is printed and recorded; it is no failure of the program.
+    ExitCode::SUCCESS
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut chance = kiban_ground::Chance::from_seed(seed);
+    let mut bytes = vec![0; length];
+    bytes.chunks_mut(8).for_each(|word| word.copy_from_slice(&chance.draw().to_ne_bytes()[..word.len()]));
+    bytes
+}

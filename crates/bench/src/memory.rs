@@ -1,0 +1,233 @@
+//! Packet memory against a cyclic ring of clusters and against the allocator.
+//!
+//! Claim     pages that are shared by reference, cut at will and brought home by anybody cost no more than twice what
+//!           paper \[1\]'s clusters cost, which can do none of that.
+//! Ring      [`Ring`]: clusters prepared ahead, each a pointer to a header and several to content pages, handed out in
+//!           a circle and freed whole. A cluster that is still out when its turn comes is refused.
+//! Vec       a header and the pages of the same sizes from the global allocator, given back each time.
+//! Rounds    so many are taken, then all are given back, as a burst is: the ring and the pools stay in the cache alike.
+//! Fair      where payload is appended it is 64 bytes a page, so that memory is measured and not copying; pools and ring
+//!           form its sum while they copy, as paper \[1\]'s board did, `Vec` only copies. Counting and checking what is
+//!           handed out is part of each side.
+
+use kiban_ground::{Blocks, Page, Pdu, Pool, Slice, Sum, copy_and_sum};
+use kiban_lab::{Bench, Options, Target, Trial, Unit};
+use std::hint::black_box;
+
+const PAGE_BYTES: usize = 4096;
+/// Things taken before they are given back: a burst.
+const BURST: usize = 32;
+/// Things that there are.
+const CAPACITY: usize = 256;
+/// Pages of a cluster: what a payload of 8192 bytes takes.
+const CLUSTER_PAGES: usize = 2;
+const HEADER_BYTES: usize = 128;
+/// A short payload, so that the row measures memory and not copying.
+const SHORT_BYTES: usize = 64;
+
+/// Paper \[1\], figure 3, done plainly: header memory, content memory, and clusters that point into both.
+struct Ring {
+    headers: Vec<[u8; HEADER_BYTES]>,
+    content: Vec<[u8; PAGE_BYTES]>,
+    clusters: Vec<Cluster>,
+    next: usize,
+}
+
+struct Cluster {
+    header: u32,
+    pages: [Extent; CLUSTER_PAGES],
+    out: bool,
+}
+
+/// A content page and what of it is valid.
+#[derive(Clone, Copy)]
+struct Extent {
+    page: u32,
+    offset: u32,
+    length: u32,
+}
+
+impl Ring {
+    fn new(clusters: usize) -> Ring {
+        let cluster = |index: usize| Cluster {
+            header: index as u32,
+            pages: std::array::from_fn(|at| Extent {
+                page: (index * CLUSTER_PAGES + at) as u32,
+                offset: 0,
+                length: 0,
+            }),
+            out: false,
+        };
+        Ring {
+            headers: vec![[0; HEADER_BYTES]; clusters],
+            content: vec![[0; PAGE_BYTES]; clusters * CLUSTER_PAGES],
+            clusters: (0..clusters).map(cluster).collect(),
+            next: 0,
+        }
+    }
+
+    /// The next cluster of the circle, unless it is still out.
+    fn take(&mut self) -> Option<usize> {
+        let index = self.next;
+        let cluster = &mut self.clusters[index];
+        if cluster.out {
+            return None;
+        }
+        cluster.out = true;
+        cluster.pages.iter_mut().for_each(|extent| (extent.offset, extent.length) = (0, 0));
+        self.headers[cluster.header as usize][0] = 0;
+        self.next = if index + 1 == self.clusters.len() { 0 } else { index + 1 };
+        Some(index)
+    }
+
+    /// Copies `bytes` behind what a page of a cluster holds, and forms their sum on the way.
+    fn append(&mut self, cluster: usize, page: usize, bytes: &[u8]) -> Sum {
+        let extent = &mut self.clusters[cluster].pages[page];
+        let from = (extent.offset + extent.length) as usize;
+        extent.length += bytes.len() as u32;
+        copy_and_sum(&mut self.content[extent.page as usize][from..from + bytes.len()], bytes)
+    }
+
+    fn release(&mut self, cluster: usize) {
+        self.clusters[cluster].out = false;
+    }
+}
+
+/// Nanoseconds for one of the things that `burst` does [`BURST`] of.
+fn each(trial: &mut Trial, mut burst: impl FnMut()) -> f64 {
+    let bursts = 64;
+    let span = trial.measure(|| {
+        (0..bursts).for_each(|_| burst());
+        (bursts * BURST) as f64
+    });
+    span.cpu_nanos_each()
+}
+
+fn ring_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
+    let (mut ring, mut out) = (Ring::new(CAPACITY), Vec::with_capacity(BURST));
+    each(trial, || {
+        for _ in 0..BURST {
+            let cluster = ring.take().expect("the burst is smaller than the ring");
+            if !payload.is_empty() {
+                (0..CLUSTER_PAGES).for_each(|page| {
+                    black_box(ring.append(cluster, page, payload));
+                });
+            }
+            out.push(black_box(cluster));
+        }
+        out.drain(..).for_each(|cluster| ring.release(cluster));
+    })
+}
+
+fn vec_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
+    let mut out: Vec<(Vec<u8>, [Vec<u8>; CLUSTER_PAGES])> = Vec::with_capacity(BURST);
+    each(trial, || {
+        for _ in 0..BURST {
+            let header = Vec::with_capacity(HEADER_BYTES);
+            let pages = std::array::from_fn(|_| {
+                let mut page = Vec::with_capacity(PAGE_BYTES);
+                page.extend_from_slice(payload);
+                page
+            });
+            out.push(black_box((header, pages)));
+        }
+        out.clear();
+    })
+}
+
+/// A frame: a PDU block and two pages with a short payload in each, joined to the PDU's body.
+fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
+    let (mut pool, mut blocks) = (Pool::new(CAPACITY * CLUSTER_PAGES, PAGE_BYTES), Blocks::new(CAPACITY));
+    let mut out: Vec<Pdu> = Vec::with_capacity(BURST);
+    let figure = each(trial, || {
+        for _ in 0..BURST {
+            let mut pdu = blocks.take().expect("the burst is smaller than the pool");
+            for _ in 0..CLUSTER_PAGES {
+                let mut page = pool.take().expect("the burst is smaller than the pool");
+                let slice = page.append(payload).expect("the page is empty");
+                pdu.push_body(slice).expect("two slices fit");
+            }
+            out.push(black_box(pdu));
+        }
+        out.clear();
+    });
+    assert_eq!((pool.at_home(), blocks.at_home()), (pool.capacity(), blocks.capacity()));
+    figure
+}
+
+/// Pages alone: taken, filled with a short payload, and brought home by their last slice.
+fn kiban_pages(trial: &mut Trial, payload: &[u8]) -> f64 {
+    let mut pool = Pool::new(CAPACITY, PAGE_BYTES);
+    let mut out: Vec<Slice> = Vec::with_capacity(BURST);
+    each(trial, || {
+        for _ in 0..BURST {
+            let mut page: Page = pool.take().expect("the burst is smaller than the pool");
+            out.push(black_box(page.append(payload).expect("the page is empty")));
+        }
+        out.clear();
+    })
+}
+
+/// Blocks alone.
+fn kiban_blocks(trial: &mut Trial) -> f64 {
+    let mut blocks = Blocks::new(CAPACITY);
+    let mut out: Vec<Pdu> = Vec::with_capacity(BURST);
+    each(trial, || {
+        for _ in 0..BURST {
+            out.push(black_box(blocks.take().expect("the burst is smaller than the pool")));
+        }
+        out.clear();
+    })
+}
+
+pub(crate) fn run(options: &Options) {
+    let payload = crate::noise(1, SHORT_BYTES);
+    let mut bench = Bench::new("memory", options.clone());
+    let within = Target::ratio_at_most(2.0);
+    bench.compare(
+        "a PDU, taken and released",
+        Unit::Nanoseconds,
+        ("kiban PDU block", kiban_blocks),
+        ("ring: a cluster of 1 header, 2 pages", |trial: &mut Trial| ring_frames(trial, &[])),
+        within,
+    );
+    bench.compare(
+        "a frame: PDU, 2 pages, 64 bytes appended to each with their sum, released",
+        Unit::Nanoseconds,
+        ("kiban PDU and pages", |trial: &mut Trial| kiban_frames(trial, &payload)),
+        ("ring: a cluster, the same", |trial: &mut Trial| ring_frames(trial, &payload)),
+        within,
+    );
+    bench.compare(
+        "the same frame against the allocator",
+        Unit::Nanoseconds,
+        ("kiban PDU and pages", |trial: &mut Trial| kiban_frames(trial, &payload)),
+        ("Vec: a header, 2 pages, copied without a sum", |trial: &mut Trial| vec_frames(trial, &payload)),
+        Target::None,
+    );
+    bench.single(
+        "a page, taken, 64 bytes appended with their sum, released",
+        Unit::Nanoseconds,
+        ("kiban page", |trial: &mut Trial| kiban_pages(trial, &payload)),
+        Target::None,
+    );
+    bench.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_goes_round_and_refuses_what_is_out() {
+        let mut ring = Ring::new(3);
+        assert_eq!([ring.take(), ring.take(), ring.take(), ring.take()], [Some(0), Some(1), Some(2), None]);
+        ring.release(1);
+        assert_eq!(ring.take(), None, "it is the first one's turn");
+        ring.release(0);
+        assert_eq!([ring.take(), ring.take(), ring.take()], [Some(0), Some(1), None]);
+        ring.append(0, 1, b"abc");
+        assert_eq!(ring.append(0, 1, b"def"), Sum::of(b"def"));
+        assert_eq!(&ring.content[1][..6], b"abcdef");
+    }
+}

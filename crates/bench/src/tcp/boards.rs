@@ -1,0 +1,147 @@
+//! kiban's side: two boards whose IP ports are joined by queues of PDUs.
+
+use super::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
+use kiban_board::{
+    Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig, StreamId,
+};
+use kiban_ground::{Instant, Pdu};
+use kiban_real::clock::Clock;
+use kiban_stack::tcp;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+/// A page holds a whole number of segments, so that a segment is one slice.
+const PAGE_BYTES: usize = WHOLE_BYTES;
+
+pub(super) struct Boards {
+    boards: [Board; 2],
+    wires: [VecDeque<Pdu>; 2],
+    sending: Option<StreamId>,
+    receiving: Option<StreamId>,
+    /// Whether the sender may write: something was acknowledged, or nothing was written yet.
+    writable: bool,
+}
+
+fn address(side: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, 1 + side as u8])
+}
+
+/// How segments cross the cable.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Way {
+    /// Packets of the MTU; TCP makes each of them.
+    Frames,
+    /// Packets of the MTU; TCP hands down large segments, the port cuts them, the other port merges.
+    Cut,
+    /// Segments of up to 64 KB, whole.
+    Whole,
+}
+
+fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
+    let segment_bytes_max = match way {
+        Way::Frames => MSS,
+        Way::Cut => kiban_ground::SLICES_MAX * MSS,
+        Way::Whole => WHOLE_BYTES,
+    };
+    let port = IpPortConfig {
+        address: address(side),
+        prefix: "10.0.0.0/24".parse().expect("a prefix"),
+        mtu_bytes: MTU_BYTES,
+        packets_max: setting.packets,
+        cuts: way == Way::Cut,
+        merges: way == Way::Cut,
+        believe_sums: false,
+    };
+    let window_bytes = setting.window_bytes as u32;
+    let tcp = tcp::Config {
+        mss: MSS as u16,
+        segment_bytes_max: segment_bytes_max as u32,
+        cut_below: way == Way::Cut,
+        receive_buffer_bytes: window_bytes,
+        send_buffer_bytes: window_bytes.max(2 * segment_bytes_max as u32),
+        ..tcp::Config::default()
+    };
+    // One session may hold half of what there is. What arrives lies in the sender's pages; the receiving pool stays
+    // untouched, but the ledger counts it in pages that hold one segment each.
+    let memory = MemoryConfig {
+        page_bytes: PAGE_BYTES,
+        transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
+        receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
+        // All that the window and the queues hold, and few more: a pool goes round, and a small one stays in the cache.
+        pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
+    };
+    BoardConfig {
+        seed: side as u64,
+        memory,
+        tcp,
+        ports: vec![PortConfig::Ip(port)],
+        ..BoardConfig::default()
+    }
+}
+
+impl Boards {
+    pub(super) fn new(setting: Setting, way: Way) -> Boards {
+        let boards = [0, 1].map(|side| Board::new(&config(side, setting, way)));
+        let mut joined = Boards {
+            boards,
+            wires: [VecDeque::new(), VecDeque::new()],
+            sending: None,
+            receiving: None,
+            writable: true,
+        };
+        let server = SocketAddr::new(address(1), 80);
+        joined.boards[1].host().listen(server).expect("the port is free");
+        joined.boards[0].host().open(server).expect("there is a route");
+        joined
+    }
+
+    /// What arrived goes in, what the board has comes out; its host is told on the way.
+    fn work(&mut self, side: usize, now: Instant, application: &mut Application) {
+        let board = &mut self.boards[side];
+        board.handle(Input::Packets { port: 0, packets: &mut self.wires[1 - side] }, now);
+        loop {
+            match board.poll() {
+                Output::Transmit { pdu, .. } => self.wires[side].push_back(pdu),
+                Output::Completions => {
+                    let mut host = board.host();
+                    while let Some(completion) = host.completion() {
+                        match completion {
+                            Completion::Opened { stream } => {
+                                self.sending = Some(stream);
+                                self.writable = true;
+                            }
+                            Completion::Writable { .. } => self.writable = true,
+                            Completion::Accepted { stream, .. } => self.receiving = Some(stream),
+                            Completion::Readable { stream } => {
+                                application
+                                    .read(|buffer| host.read(stream, buffer).expect("the stream is open"));
+                            }
+                            other => panic!("{other:?} is no part of a transfer"),
+                        }
+                    }
+                    if let (true, Some(stream), 0) = (self.writable, self.sending, side) {
+                        application.write(|bytes| host.write(stream, bytes).expect("the stream is open"));
+                        self.writable = false;
+                    }
+                }
+                Output::Idle { .. } => return,
+            }
+        }
+    }
+}
+
+impl Joined for Boards {
+    fn turn(&mut self, clock: &Clock, application: &mut Application) {
+        let now = clock.now();
+        self.work(0, now, application);
+        self.work(1, now, application);
+    }
+
+    fn check(&self) {
+        let counters = |name| self.boards.iter().map(|board| board.counter("tcp", name)).sum::<u64>();
+        for name in ["retransmissions", "checksum_wrong", "timeouts", "starved", "out_of_order"] {
+            assert_eq!(counters(name), 0, "{name}");
+        }
+        assert!(self.boards.iter().all(|board| board.copies().gather_bytes == 0));
+    }
+}

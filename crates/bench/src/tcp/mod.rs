@@ -1,0 +1,282 @@
+//! TCP between two ends in one thread, kiban's boards against smoltcp.
+//!
+//! Claim     frame by frame at MTU 1500 at least 1.5 times smoltcp's goodput per core; with segments of up to 64 KB handed
+//!           down whole, as a device that cuts would take them, at least 3 times.
+//! Joined    both stacks alike: two ends, a bounded queue of packets each way, a turn each: take what has arrived, let the
+//!           application work, send what may be sent. One clock reading a turn, lent to both ends.
+//! Work      one connection, one direction. The application writes from a buffer of [`SOURCE_BYTES`] for as long as there is
+//!           room and reads into a buffer whatever has come: a copy at each end.
+//! Checks    both stacks form the sum of what they send and verify the sum of what arrives; kiban's port does not believe
+//!           the sums that its neighbour's PDUs carry, so payload is read on arrival. Before a sample counts, megabytes
+//!           are compared byte for byte; after it, the bytes last read, and nothing was sent twice or refused.
+//! Frames    kiban's row at MTU 1500 lets the port cut what TCP hands down and merge what arrives: every packet between
+//!           the ends is of that size, with headers and checksums of its own. A row beside it does neither.
+//! smoltcp   0.14 over frames that are made once and used again, without Ethernet or congestion control, with delayed
+//!           acknowledgements or without, whatever is faster; taking, working and sending in the order that lets an
+//!           acknowledgement carry the open window.
+//! Tuned     each side runs over a grid of buffers and queues first; its best setting counts, and is printed.
+//! Counted   payload bytes read, by the CPU time of the thread.
+//! Left out  what a device or the kernel costs. smoltcp's segmentation offload leaves sums to the device, so it cannot be
+//!           had with sums that are formed and verified; the last row gives smoltcp an MTU of 64 KB instead.
+
+mod boards;
+mod smol;
+
+use boards::Way;
+use kiban_lab::table::figure;
+use kiban_lab::{Bench, Options, Table, Target, Trial, Unit};
+use kiban_real::clock::{Clock, thread_cpu_nanos};
+
+/// The application's buffers, bytes.
+const SOURCE_BYTES: usize = 64 << 10;
+const CHECKED_BYTES: u64 = 8 << 20;
+const MTU_BYTES: usize = 1500;
+const MSS: usize = 1460;
+/// The largest number of full segments in one IP packet.
+const WHOLE_BYTES: usize = 44 * MSS;
+
+/// What is tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Setting {
+    /// The receive window, bytes.
+    window_bytes: usize,
+    /// Packets that may wait between the two ends.
+    packets: usize,
+    /// Whether acknowledgements may wait for company; kiban pays one a burst either way.
+    delayed_ack: bool,
+}
+
+/// Two ends and a connection from the first to the second.
+trait Joined {
+    /// Each end works once; the application writes at the first and reads at the second.
+    fn turn(&mut self, clock: &Clock, application: &mut Application);
+
+    /// What must not have happened.
+    fn check(&self);
+}
+
+/// Writes the same bytes again and again and reads them.
+struct Application {
+    source: Vec<u8>,
+    buffer: Vec<u8>,
+    written: u64,
+    read: u64,
+    last_read: usize,
+    /// Whether everything that is read is compared.
+    compares: bool,
+}
+
+impl Application {
+    fn new() -> Application {
+        Application {
+            source: crate::noise(1, SOURCE_BYTES),
+            buffer: vec![0; SOURCE_BYTES],
+            written: 0,
+            read: 0,
+            last_read: 0,
+            compares: true,
+        }
+    }
+
+    /// Writes for as long as all that is offered is taken.
+    fn write(&mut self, mut write: impl FnMut(&[u8]) -> usize) {
+        loop {
+            let offered = &self.source[self.written as usize % SOURCE_BYTES..];
+            let taken = write(offered);
+            self.written += taken as u64;
+            if taken < offered.len() {
+                return;
+            }
+        }
+    }
+
+    /// Reads until nothing is left.
+    fn read(&mut self, mut read: impl FnMut(&mut [u8]) -> usize) {
+        loop {
+            let count = read(&mut self.buffer);
+            if count == 0 {
+                return;
+            }
+            self.read += count as u64;
+            self.last_read = count;
+            if self.compares {
+                self.compare();
+            }
+        }
+    }
+
+    /// The bytes last read are those that stand there in the stream.
+    fn compare(&self) {
+        let from = (self.read - self.last_read as u64) as usize % SOURCE_BYTES;
+        let first = self.last_read.min(SOURCE_BYTES - from);
+        let (got, again) = self.buffer[..self.last_read].split_at(first);
+        assert!(
+            *got == self.source[from..from + first] && *again == self.source[..again.len()],
+            "bytes arrive intact"
+        );
+    }
+}
+
+/// Goodput in bits per nanosecond of CPU time, by way of `measure`.
+fn transfer<R>(
+    mut joined: impl Joined,
+    clock: Clock,
+    measure: impl FnOnce(&mut dyn FnMut() -> f64) -> R,
+) -> R {
+    let mut application = Application::new();
+    while application.read < CHECKED_BYTES {
+        let before = clock.now();
+        let read = application.read;
+        while application.read == read {
+            joined.turn(&clock, &mut application);
+            assert!(clock.now().since(before).as_secs() < 5, "the transfer goes on");
+        }
+    }
+    application.compares = false;
+    let result = measure(&mut || {
+        let before = application.read;
+        joined.turn(&clock, &mut application);
+        (application.read - before) as f64
+    });
+    application.compare();
+    joined.check();
+    result
+}
+
+fn sample(trial: &mut Trial, joined: impl Joined) -> f64 {
+    let clock = trial.clock();
+    transfer(joined, clock, |turn| trial.measure(turn)).gbit_per_cpu_second()
+}
+
+/// One side of a comparison: its settings become ends.
+struct Contender<'a, J> {
+    name: &'a str,
+    join: &'a dyn Fn(Setting) -> J,
+    settings: Vec<Setting>,
+}
+
+/// The setting with the best goodput, and that goodput.
+fn tune<J: Joined>(contender: &Contender<'_, J>, quick: bool) -> (Setting, f64) {
+    let clock = Clock::new();
+    let (tries, span_nanos) = if quick { (1, 2_000_000) } else { (3, 25_000_000) };
+    let goodput = |setting: Setting| {
+        transfer((contender.join)(setting), clock, |turn| {
+            let (start, mut bytes) = (thread_cpu_nanos(), 0.0);
+            loop {
+                bytes += turn();
+                let nanos = thread_cpu_nanos() - start;
+                if nanos >= span_nanos {
+                    return bytes * 8.0 / nanos as f64;
+                }
+            }
+        })
+    };
+    // The whole grid a few times over, so that a disturbance does not stay with one setting.
+    let mut best = vec![0f64; contender.settings.len()];
+    for _ in 0..tries {
+        for (best, setting) in best.iter_mut().zip(&contender.settings) {
+            *best = best.max(goodput(*setting));
+        }
+    }
+    let tried = contender.settings.iter().copied().zip(best);
+    tried.max_by(|one, other| one.1.total_cmp(&other.1)).expect("there is a setting")
+}
+
+fn grid(packets: &[usize], delayed: &[bool]) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for window_bytes in [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20] {
+        for packets in packets {
+            for delayed_ack in delayed {
+                settings.push(Setting { window_bytes, packets: *packets, delayed_ack: *delayed_ack });
+            }
+        }
+    }
+    settings
+}
+
+pub(crate) fn run(options: &Options) {
+    let frames = Contender {
+        name: "kiban, MTU 1500",
+        join: &|setting| boards::Boards::new(setting, Way::Cut),
+        settings: grid(&[64, 128, 256, 512], &[true]),
+    };
+    let single = Contender {
+        name: "kiban, MTU 1500, neither cut nor merged",
+        join: &|setting| boards::Boards::new(setting, Way::Frames),
+        settings: grid(&[32, 64, 128, 256], &[true]),
+    };
+    let whole = Contender {
+        name: "kiban, segments up to 64240",
+        join: &|setting| boards::Boards::new(setting, Way::Whole),
+        settings: grid(&[2, 4, 8, 16], &[true]),
+    };
+    let smol = Contender {
+        name: "smoltcp 0.14, MTU 1500",
+        join: &|setting| smol::Ends::new(setting, MTU_BYTES),
+        settings: grid(&[32, 64, 256, 1024], &[true, false]),
+    };
+    let smol_large = Contender {
+        name: "smoltcp 0.14, MTU 65535",
+        join: &|setting| smol::Ends::new(setting, 65_535),
+        settings: grid(&[2, 4, 8, 16], &[true, false]),
+    };
+    let mut tuned = Table::new("tcp: settings that were fastest of a grid")
+        .words("side")
+        .numbers("window KiB")
+        .numbers("packets queued")
+        .words("acknowledgements")
+        .numbers("Gbit/s then");
+    let mut row = |name: &str, (setting, goodput): (Setting, f64)| {
+        tuned.row([
+            name,
+            &(setting.window_bytes >> 10).to_string(),
+            &setting.packets.to_string(),
+            if setting.delayed_ack { "delayed" } else { "at once" },
+            &figure(goodput),
+        ]);
+        setting
+    };
+    let frames_best = row(frames.name, tune(&frames, options.quick));
+    let single_best = row(single.name, tune(&single, options.quick));
+    let whole_best = row(whole.name, tune(&whole, options.quick));
+    let smol_best = row(smol.name, tune(&smol, options.quick));
+    let large_best = row(smol_large.name, tune(&smol_large, options.quick));
+    println!("{tuned}");
+
+    let mut bench = Bench::new("tcp", options.clone());
+    let mut frames = (frames.name, |trial: &mut Trial| sample(trial, (frames.join)(frames_best)));
+    let single = (single.name, |trial: &mut Trial| sample(trial, (single.join)(single_best)));
+    let mut whole = (whole.name, |trial: &mut Trial| sample(trial, (whole.join)(whole_best)));
+    let mut smol = (smol.name, |trial: &mut Trial| sample(trial, (smol.join)(smol_best)));
+    let smol_large = (smol_large.name, |trial: &mut Trial| sample(trial, (smol_large.join)(large_best)));
+    let unit = Unit::GbitPerSecond;
+    bench.compare(
+        "goodput per core, frame by frame",
+        unit,
+        (frames.0, &mut frames.1),
+        (smol.0, &mut smol.1),
+        Target::ratio_at_least(1.5),
+    );
+    bench.compare(
+        "for information: a segment a frame, end to end",
+        unit,
+        single,
+        (smol.0, &mut smol.1),
+        Target::None,
+    );
+    bench.compare(
+        "goodput per core, segments handed down whole",
+        unit,
+        (whole.0, &mut whole.1),
+        (smol.0, &mut smol.1),
+        Target::ratio_at_least(3.0),
+    );
+    bench.compare(
+        "for information: both with packets of 64 KB",
+        unit,
+        (whole.0, &mut whole.1),
+        smol_large,
+        Target::None,
+    );
+    bench.finish();
+}
