@@ -133,8 +133,8 @@ impl Host<'_> {
         if stream.finished {
             return Err(Refused::Tcp(tcp::Refusal::Finished));
         }
-        let (session, grain) = (stream.session, ip.tcp.grain(stream.session));
-        let room = ip.tcp.room(session).min(bytes.len());
+        let mut writer = ip.tcp.writer(stream.session)?;
+        let (grain, room) = (writer.grain(), writer.room().min(bytes.len()));
         let mut written = 0;
         let mut out_of_pages = false;
         while written < room {
@@ -153,11 +153,9 @@ impl Host<'_> {
             let slice = page.append(&bytes[written..written + count]).expect("the page has room");
             written += slice.len();
             stream.grain_filled += slice.len();
-            copies.host_in_bytes += slice.len() as u64;
-            if let Err((_, refusal)) = ip.tcp.send(session, slice) {
-                return Err(refusal.into());
-            }
+            writer.push(slice).expect("no more is written than there is room for");
         }
+        copies.host_in_bytes += written as u64;
         // A full page goes home with the last of its slices.
         if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
             stream.page = None;

@@ -145,7 +145,8 @@ fn short_writes_become_full_segments() {
 #[test]
 fn large_segments_leave_whole_where_something_below_cuts() {
     let mut talk = Talk::established(Config { segment_bytes_max: 5500, ..Config::default() });
-    assert_eq!(talk.station.tcp.grain(talk.id()), 5000);
+    let id = talk.id();
+    assert_eq!(talk.station.tcp.writer(id).unwrap().grain(), 5000);
     let stream = bytes(9600);
     talk.write(&stream);
     let segments = talk.station.tcp.counters().segments_out;

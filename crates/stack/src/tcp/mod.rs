@@ -342,24 +342,28 @@ impl Tcp {
         self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share))
     }
 
-    /// Bytes at which the host edge should end a slice, so that segments are whole slices and their sums known.
-    pub fn grain(&self, session: SessionId) -> usize {
-        self.table.get(session).map_or(usize::from(self.config.mss), |session| session.grain(&self.config))
-    }
-
     /// Appends to the stream. Within [`Tcp::room`] it is never refused.
     pub fn send(&mut self, session: SessionId, slice: Slice) -> Result<(), (Slice, Refusal)> {
-        let room = self.room(session);
-        let Some(found) = self.table.get_mut(session) else { return Err((slice, Refusal::UnknownSession)) };
-        if !found.takes_data() {
-            return Err((slice, Refusal::Finished));
+        match self.writer(session) {
+            Ok(mut writer) => writer.push(slice).map_err(|slice| (slice, Refusal::NoRoom)),
+            Err(refusal) => Err((slice, refusal)),
         }
-        if room < slice.len() {
-            return Err((slice, Refusal::NoRoom));
-        }
-        found.send(slice, &self.config, &mut self.send_share);
+    }
+
+    /// The end of a stream, to append a run of slices to: its room is asked for and charged once.
+    pub fn writer(&mut self, session: SessionId) -> Result<Writer<'_>, Refusal> {
         self.put_in_line(session.index);
-        Ok(())
+        let found = self.table.get_mut(session).ok_or(Refusal::UnknownSession)?;
+        if !found.takes_data() {
+            return Err(Refusal::Finished);
+        }
+        Ok(Writer {
+            room: found.room(&self.config, &self.send_share),
+            grain: found.grain(&self.config),
+            before: found.queued(),
+            session: found,
+            share: &mut self.send_share,
+        })
     }
 
     /// The host sends no more: FIN follows what is queued.
@@ -677,6 +681,52 @@ fn lower_into_body(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
     cx.copies.gather_bytes += count as u64;
     pdu.pull_head(count);
     pdu.push_front_body(slice).is_ok()
+}
+
+/// The end of one stream, see [`Tcp::writer`].
+pub struct Writer<'a> {
+    session: &'a mut Session,
+    share: &'a mut Share,
+    room: usize,
+    grain: usize,
+    before: u32,
+}
+
+impl Writer<'_> {
+    /// Bytes that may still be appended.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Bytes at which a slice should end, so that segments are whole slices and their sums known.
+    #[inline]
+    pub fn grain(&self) -> usize {
+        self.grain
+    }
+
+    /// Appends; beyond the room the slice comes back.
+    #[inline]
+    pub fn push(&mut self, slice: Slice) -> Result<(), Slice> {
+        if slice.len() > self.room {
+            return Err(slice);
+        }
+        self.room -= slice.len();
+        self.session.append(slice, self.grain as u32);
+        Ok(())
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.share.change(self.before, self.session.queued());
+    }
+}
+
+impl core::fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Writer({} bytes of room)", self.room)
+    }
 }
 
 /// What TCP has for its neighbours after a call: the wiring carries it on.

@@ -33,6 +33,7 @@ impl SendQueue {
     }
 
     /// Appends; short writes that follow each other in a page become one slice of up to `grain` bytes.
+    #[inline]
     pub(super) fn push(&mut self, slice: Slice, grain: u32) {
         let length = slice.len() as u32;
         self.bytes += length;

@@ -192,11 +192,16 @@ impl Session {
         if config.cut_below { self.mss as usize } else { self.segment_max(config) as usize }
     }
 
-    /// Appends to the stream.
-    pub(super) fn send(&mut self, slice: Slice, config: &Config, share: &mut Share) {
-        let before = self.queue.bytes();
-        self.queue.push(slice, self.grain(config) as u32);
-        share.change(before, self.queue.bytes());
+    /// Appends to the stream; whoever does it charges the share.
+    #[inline]
+    pub(super) fn append(&mut self, slice: Slice, grain: u32) {
+        self.queue.push(slice, grain);
+    }
+
+    /// Bytes in the send queue.
+    #[inline]
+    pub(super) fn queued(&self) -> u32 {
+        self.queue.bytes()
     }
 
     /// The host sends no more: our FIN goes behind what is queued.

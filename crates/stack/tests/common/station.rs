@@ -106,7 +106,10 @@ impl Station {
         page: &mut Option<Page>,
         bytes: &[u8],
     ) -> Result<usize, Refusal> {
-        let count = bytes.len().min(self.tcp.room(session)).min(self.tcp.grain(session));
+        let count = bytes
+            .len()
+            .min(self.tcp.room(session))
+            .min(self.tcp.writer(session).map_or(1, |writer| writer.grain()));
         if count == 0 {
             return Ok(0);
         }
