@@ -222,6 +222,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test is about another thread")]
     fn slots_come_home_from_other_threads() {
         struct Out(NonNull<Slot<Witness>>);
         // SAFETY: the value is `Send` and the slot is used by one thread at a time.
@@ -230,7 +231,6 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel::<Out>();
         let home = std::thread::spawn(move || {
             for out in receiver {
-                let out = out;
                 // SAFETY: each slot is sent here once.
                 unsafe { Slot::bring_home(out.0) };
             }

@@ -1,4 +1,4 @@
-//! Content pages: shared, read-only packet payload in memory sized at start (papers [1] and [5]).
+//! Content pages: shared, read-only packet payload in memory sized at start (papers \[1\] and \[5\]).
 //!
 //! Goal      payload is written once, and from then on only referred to.
 //! Write     a [`Page`] is the only writer of the bytes that nobody has written yet; `append` copies bytes in,

@@ -1,4 +1,4 @@
-//! PDUs: a unique head, a shared body, a short tail (papers [1] and [5]).
+//! PDUs: a unique head, a shared body, a short tail (papers \[1\] and \[5\]).
 //!
 //! Goal      a protocol adds and removes headers, splits, joins and sends again without touching payload.
 //! Head      writable bytes of this PDU alone; headers grow downwards into reserved room.

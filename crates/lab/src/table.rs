@@ -64,7 +64,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Adds a note below the table and returns its mark, for example `[2]`, to be put into a cell of words.
+    /// Adds a note below the table and returns its mark, for example `\[2\]`, to be put into a cell of words.
     ///
     /// A note that already stands there keeps its mark.
     pub fn note(&mut self, text: impl Into<String>) -> String {

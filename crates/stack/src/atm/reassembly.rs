@@ -1,10 +1,10 @@
 //! AAL5 up: cells into frames (I.363.5 §9.2), any number of circuits interleaved.
 //!
 //! Goal      deliver a frame whole or not at all; touch its payload once. A cell is copied into a content page and summed
-//!           in the same pass, per circuit (paper [1]: per-VC on-the-fly checksum), and when the last is in, the slices
+//!           in the same pass, per circuit (paper \[1\]: per-VC on-the-fly checksum), and when the last is in, the slices
 //!           know their sums.
 //! Up        HEC → circuit → the first cell into the PDU's head (LLC 8, IP 20, TCP 20: header and content memory apart,
-//!           paper [1]), the rest into pages → at the mark: CRC, length, deliver.
+//!           paper \[1\]), the rest into pages → at the mark: CRC, length, deliver.
 //! Last      the trailer is read before the last cell is placed: pad and trailer are not stored (a pad that began in the
 //!           cell before is cut off). The CRC runs over what a page has received when the page is full or the
 //!           frame ends, at memory speed.

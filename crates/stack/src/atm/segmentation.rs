@@ -1,7 +1,7 @@
 //! AAL5 down: frames into cells (I.363.5 §9.2).
 //!
 //! Goal      a frame is never copied before its cells leave: a cell is gathered from head, body and tail when its slot
-//!           is committed (paper [1]: the SAR's transfer out of header and content memory).
+//!           is committed (paper \[1\]: the SAR's transfer out of header and content memory).
 //! Down      pad and trailer (length, CRC-32) go into the PDU's tail; the PDU queues on its circuit; the scheduler
 //!           takes one cell after another; with the last, which carries the mark, the PDU goes home.
 //! Ahead     management cells (OAM, RM) of a circuit go before what is queued of its frames, and between their cells.

@@ -465,15 +465,14 @@ impl Tcp {
                     self.table.iter_mut().for_each(|session| session.give_up_early(&mut self.counters));
                 }
             }
-            None => self.on_stranger(local, remote, &header, pdu, lane, cx, out),
+            None => self.on_stranger((local, remote), &header, pdu, lane, cx, out),
         }
     }
 
     /// A segment that belongs to no session: a request for a listener, or a mistake (RFC 9293 §3.10.7.1, §3.10.7.2).
     fn on_stranger(
         &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
+        (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
         pdu: Pdu,
         lane: usize,

@@ -3,7 +3,7 @@
 //! Down      `send`, `finish`, `abort` change the queue; `output` puts on the wire what windows and Nagle allow.
 //! Up        `on_segment` follows the standard's order of checks; data in order goes up at once, early data waits.
 //! Owed      a segment that arrives only *owes* an answer. `output` pays once, when the burst is over: one
-//!           acknowledgement decision a burst (paper [1]'s pipeline rescheduling), carried by data where there is some.
+//!           acknowledgement decision a burst (paper \[1\]'s pipeline rescheduling), carried by data where there is some.
 //! Memory    `output` may find no PDU block: the session then says so and is asked again.
 
 mod output;
