@@ -144,8 +144,8 @@ fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
             let mut pdu = blocks.take().expect("the burst is smaller than the pool");
             for _ in 0..CLUSTER_PAGES {
                 let mut page = pool.take().expect("the burst is smaller than the pool");
-                let slice = page.append(payload).expect("the page is empty");
-                pdu.push_body(slice).expect("two slices fit");
+                let sum = page.fill(payload).1;
+                pdu.push_body(Slice::from((page, sum))).expect("two slices fit");
             }
             out.push(black_box(pdu));
         }

@@ -188,6 +188,16 @@ impl Page {
     }
 }
 
+impl From<(Page, Sum)> for Slice {
+    /// The whole of a page that is done, whose sum the caller formed while it wrote: the writer's reference becomes
+    /// the slice's.
+    #[inline]
+    fn from((page, sum): (Page, Sum)) -> Slice {
+        let page = core::mem::ManuallyDrop::new(page);
+        Slice { leaf: page.leaf, start: page.bytes, length: page.filled, sum: sum.word() }
+    }
+}
+
 impl Drop for Page {
     #[inline]
     fn drop(&mut self) {

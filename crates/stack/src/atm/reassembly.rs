@@ -20,7 +20,7 @@ use crate::atm::cell::{HeaderReceiver, Received, TimedCell, is_end, is_managemen
 use crate::atm::counters::ReassemblyCounters;
 use crate::atm::table::{Names, name_mask, name_of};
 use alloc::vec::Vec;
-use kiban_ground::{Context, Instant, Page, Pdu, Sum};
+use kiban_ground::{Context, Instant, Page, Pdu, Slice, Sum};
 use kiban_wire::Malformed;
 use kiban_wire::aal5::{self, FRAME_BYTES_MAX, TRAILER_BYTES, Trailer};
 use kiban_wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface, PTI_CONGESTED, Vc, is_physical, is_unassigned};
@@ -382,7 +382,7 @@ impl Assembly {
 
     fn close_page(&mut self) -> Result<(), Failure> {
         if let Some(page) = self.page.take() {
-            let slice = page.slice(0, page.filled(), core::mem::take(&mut self.sum));
+            let slice = Slice::from((page, core::mem::take(&mut self.sum)));
             let pdu = self.pdu.as_mut().expect("a page belongs to a PDU");
             pdu.push_body(slice).map_err(|_| Failure::Slices)?;
         }
