@@ -149,7 +149,10 @@ fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
             }
             out.push(black_box(pdu));
         }
-        out.clear();
+        for mut pdu in out.drain(..) {
+            pdu.drain_body().for_each(|slice| pool.give(slice));
+            blocks.give(pdu);
+        }
     });
     assert_eq!((pool.at_home(), blocks.at_home()), (pool.capacity(), blocks.capacity()));
     figure
@@ -176,7 +179,7 @@ fn kiban_blocks(trial: &mut Trial) -> f64 {
         for _ in 0..BURST {
             out.push(black_box(blocks.take().expect("the burst is smaller than the pool")));
         }
-        out.clear();
+        out.drain(..).for_each(|pdu| blocks.give(pdu));
     })
 }
 

@@ -223,7 +223,7 @@ impl Edge {
         &mut self,
         indication: tcp::Indication,
         tcp: &Tcp,
-        pool: &mut Pool,
+        memory: &mut Memory,
         copies: &mut Copies,
     ) -> Option<(SessionId, u32)> {
         use tcp::Indication::{Accepted, Data, Finished, Gone, Opened, Piece, Sent};
@@ -241,11 +241,13 @@ impl Edge {
             }
             Data { session, mut pdu } => {
                 let bytes = pdu.body_len();
-                return self.on_bytes(session, pdu.drain_body(), bytes, pool, copies);
+                let unwanted = self.on_bytes(session, pdu.drain_body(), bytes, &mut memory.receive, copies);
+                memory.blocks.give(pdu);
+                return unwanted;
             }
             Piece { session, slice } => {
                 let bytes = slice.len();
-                return self.on_bytes(session, core::iter::once(slice), bytes, pool, copies);
+                return self.on_bytes(session, core::iter::once(slice), bytes, &mut memory.receive, copies);
             }
             Sent { session, .. } => {
                 let (stream, state) = self.of_session(session)?;

@@ -184,7 +184,8 @@ impl Host<'_> {
 
     /// Copies received bytes into `target`: how many. Zero: nothing is here now.
     pub fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, Refused> {
-        let stream = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let Board { edge, memory, .. } = &mut *self.board;
+        let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
         let mut count = 0;
         while count < target.len() {
             let Some(front) = stream.received.front_mut() else { break };
@@ -192,7 +193,7 @@ impl Host<'_> {
             target[count..count + part].copy_from_slice(&front.bytes()[..part]);
             count += part;
             if part == front.len() {
-                stream.received.pop_front();
+                stream.received.pop_front().into_iter().for_each(|slice| memory.receive.give(slice));
             } else {
                 front.skip(part);
             }

@@ -3,7 +3,7 @@
 //! Goal      pages and PDU blocks come from memory sized at start, in a few nanoseconds, and a lost one is a bug
 //!           that a test sees.
 //! Out       only the owner of the depot takes slots, from a private list: no atomics.
-//! Home      any thread may bring a slot home: it is pushed on the *return stack*, which the owner takes whole
+//! Home      the owner puts a slot back on its list. Any other thread may bring one home too: it is pushed on the *return stack*, which the owner takes whole
 //!           when its list is empty. Pushing onto a stack that is only ever taken whole knows no ABA problem.
 //! End       the depot may be dropped while slots are out. It then marks the stack, and the last slot to come
 //!           home frees the memory: `owed` reaches zero exactly once, on whichever side comes last.
@@ -100,6 +100,22 @@ impl<T> Depot<T> {
         }
         let index = self.free.pop()?;
         Some(NonNull::from(&self.home().slots[index as usize]))
+    }
+
+    /// Takes a slot home on the owner's side: no atomics. A stranger's slot goes its own way.
+    ///
+    /// # Safety
+    /// As for [`Slot::bring_home`].
+    #[inline]
+    pub(crate) unsafe fn give(&mut self, slot: NonNull<Slot<T>>) {
+        // SAFETY: a slot that is out keeps its home alive.
+        let (index, home) = unsafe { (slot.as_ref().index, slot.as_ref().home) };
+        if home == self.home {
+            self.free.push(index);
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { Slot::bring_home(slot) };
+        }
     }
 
     /// Moves the return stack into the private list.

@@ -76,6 +76,18 @@ impl Pool {
         self.page_bytes
     }
 
+    /// Drops a slice where its pool's owner is at hand: cheaper than to let it find its way home.
+    #[inline]
+    pub fn give(&mut self, slice: Slice) {
+        // A sole holder cannot race with anybody. Acquire: what other holders did happened before the page's next use.
+        if references(&slice.leaf).load(Ordering::Acquire) == 1 {
+            let slot = slice.leaf;
+            core::mem::forget(slice);
+            // SAFETY: that was the last reference: nobody uses the page any more.
+            unsafe { self.depot.give(slot) };
+        }
+    }
+
     /// Refuses the `n`-th take from now (1: the next), once: starvation on purpose, for tests.
     pub fn refuse(&mut self, n: u64) {
         self.depot.refuse(n);

@@ -424,8 +424,7 @@ pub fn table(rows: &[Row]) -> Table {
             "copies    for each byte: at both host edges, into cells and out of them; and the headers",
         );
         table.remark("ns        processor time of both boards as measured, for each frame (PDU) and byte");
-        table
-            .remark("wall      seconds that the run took on this machine; the line itself would take longer");
+        table.remark("wall      seconds that the run took on this machine");
     }
     table
 }

@@ -71,15 +71,12 @@ impl Line {
         // A circuit that was held back may stand behind cells of a later burst: they go before it.
         let late =
             self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);
-        for cell in self.fresh.drain(..) {
-            if cell.is_end() {
-                self.ends.push_back(cell.at);
-            }
-            if let Some(tap) = &mut self.tap {
-                tap.see(&cell);
-            }
-            self.under_way.push_back(cell);
+        self.ends.extend(self.fresh.iter().filter(|cell| cell.is_end()).map(|cell| cell.at));
+        if let Some(tap) = &mut self.tap {
+            self.fresh.iter().for_each(|cell| tap.see(cell));
         }
+        self.under_way.extend(&self.fresh);
+        self.fresh.clear();
         if late {
             self.under_way.make_contiguous().sort_by_key(|cell| cell.at);
             self.ends.make_contiguous().sort();
@@ -98,7 +95,12 @@ impl Line {
         } else {
             self.under_way.partition_point(|cell| cell.at <= until)
         };
-        out.extend(self.under_way.drain(..count));
+        // In runs: cells are moved by the cache line, not one call each.
+        let (front, back) = self.under_way.as_slices();
+        let first = count.min(front.len());
+        out.extend_from_slice(&front[..first]);
+        out.extend_from_slice(&back[..count - first]);
+        self.under_way.drain(..count);
         while self.ends.front().is_some_and(|end| *end <= until) {
             self.ends.pop_front();
         }

@@ -103,7 +103,7 @@ impl IpTower {
     /// What TCP says goes to the host's edge; bytes that nobody wants are consumed at once.
     pub(crate) fn tell(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
-            let unwanted = edge.on_tcp(indication, &self.tcp, &mut cx.memory.receive, cx.copies);
+            let unwanted = edge.on_tcp(indication, &self.tcp, cx.memory, cx.copies);
             if let Some((session, bytes)) = unwanted {
                 self.tcp.consume(session, bytes, cx, &mut self.from_tcp);
             }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// The settings of every session of one board; a session takes a copy when it opens.
+/// The settings of every session of one board.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Largest payload of one segment on the wire, bytes; offered to the peer (RFC 9293 §3.7.1).
