@@ -17,7 +17,8 @@ help: ## Show this list
 
 tour: ## Walk through what kiban can do
 	@scripts/need cargo gcc
-	$(CARGO) run --release --locked -q -p kiban -- tour $(TOUR)
+	@$(CARGO) build --release --locked -p kiban
+	@$(CARGO) run --release --locked -q -p kiban -- tour $(TOUR)
 
 test: ## Run all tests
 	@scripts/need cargo gcc tshark

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Communications boards in software.
 ///
 /// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
-/// queues. kiban is such boards as programs: on real links and in virtual time, with the same code.
+/// queues. kiban is such boards as programs: in virtual time today, with the code that real links are to run.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {

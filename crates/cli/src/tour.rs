@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// over one session, then over sixty at once; SHA-256 tells whether it arrived whole. Nothing leaves this machine.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban tour                         a generated file of 64 MiB\n  kiban tour holiday.jpg             a file of yours\n  kiban tour --json | jq '.rows[0]'  for a program\n  kiban tour --pcap /tmp/tour        captures that Wireshark reads\n\nExit status: 0 when every file arrived whole, 1 otherwise."
+    after_help = "Examples:\n  kiban tour                         a generated file of 64 MiB\n  kiban tour holiday.jpg             a file of yours\n  kiban tour --json | jq '.rows[0]'  for a program\n  kiban tour --pcap /tmp/tour        captures that Wireshark reads\n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\n\nExit status: 0 when every file arrived whole, 1 otherwise, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Tour {
     /// The file to move; a generated one of 64 MiB where none is given.
@@ -20,7 +20,7 @@ pub(crate) struct Tour {
     /// Print one JSON object {"rows": [...]} in place of the table.
     #[arg(long)]
     json: bool,
-    /// Write a capture of each line into this folder (ERF records of AAL5 frames, for Wireshark and tshark).
+    /// Write captures of what arrives at each board into this folder: about four times the file in all.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
     /// Show no progress bar.

@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ impl Cargo {
         if about.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, name a file"));
         }
-        if about.is_file() {
+        // Some files of the system have bytes and say they have none: those are read like pipes.
+        if about.is_file() && about.len() > 0 {
             return Ok(Cargo::File(Rc::new(file), about.len()));
         }
         let mut bytes = Vec::new();
@@ -194,10 +195,8 @@ pub fn run(
     let mut pair = Pair::new(&plan);
     let scale = TickScale::calibrate();
     pair.world.lend_ticks(ticks);
-    let trouble: Shared<Option<Failure>> = Rc::default();
-    if let Some(folder) = pcap {
-        set_taps(&mut pair, leg, folder, &trouble).map_err(Failure::Capturing)?;
-    }
+    let trouble: Shared<Option<io::Error>> = Rc::default();
+    let captures = pcap.map_or(Ok(Vec::new()), |folder| set_taps(&mut pair, leg, folder))?;
     let (sender, receiver) = (pair.boards[leg.sender], pair.boards[1 - leg.sender]);
 
     let sent: Vec<Shared<Sha256>> = (0..leg.sessions).map(|_| Rc::default()).collect();
@@ -226,9 +225,10 @@ pub fn run(
     });
     let wall_seconds = clock.now().as_secs_f64();
     progress(*arrived.borrow());
-    if let Some(failure) = trouble.borrow_mut().take() {
-        return Err(failure);
+    if let Some(error) = trouble.borrow_mut().take() {
+        return Err(Failure::Reading(error));
     }
+    captures.iter().try_for_each(|capture| capture.borrow_mut().finish())?;
     let ends = ends(&mut pair, leg);
     if !done {
         return Err(Failure::Halted(format!(
@@ -275,7 +275,7 @@ pub fn run(
         mbps,
         limit_mbps,
         limit_percent: mbps.map(|mbps| mbps / limit_mbps * 100.0),
-        paper_mbps: (leg.sessions == 1 && leg.window_bytes == 256 << 10).then_some(133.4),
+        paper_mbps: mbps.and((leg.sessions == 1 && leg.window_bytes == 256 << 10).then_some(133.4)),
         copies_per_byte: per_byte(copied(&boards) as f64),
         retransmissions: total("tcp", "retransmissions"),
         cpu_ns_per_pdu: cpu_nanos / pdus.max(1) as f64,
@@ -292,12 +292,12 @@ fn part_of(bytes: u64, parts: usize, part: usize) -> (u64, u64) {
     (edge(part), edge(part + 1))
 }
 
-fn source(cargo: Cargo, from: u64, hasher: Shared<Sha256>, trouble: Shared<Option<Failure>>) -> Source {
+fn source(cargo: Cargo, from: u64, hasher: Shared<Sha256>, trouble: Shared<Option<io::Error>>) -> Source {
     Box::new(move |at, target| {
         if let Err(error) = cargo.read(from + at, target) {
             // The transfer ends with zeros and is reported as failed.
             target.fill(0);
-            trouble.borrow_mut().get_or_insert(Failure::Reading(error));
+            trouble.borrow_mut().get_or_insert(error);
         }
         hasher.borrow_mut().update(&*target);
     })
@@ -312,31 +312,50 @@ fn sink(arrived: Shared<u64>, received: &Shared<Vec<Shared<Sha256>>>) -> Sink {
     })
 }
 
-/// Puts a tap on both lines into the boards; each writes a capture into `folder`.
-fn set_taps(pair: &mut Pair, leg: Leg, folder: &Path, trouble: &Shared<Option<Failure>>) -> io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    for side in 0..2 {
-        let name = format!(
-            "atm-{}-sessions-{}-to-{}-at-board-{side}.pcap",
-            leg.sessions,
-            leg.sender,
-            1 - leg.sender
-        );
-        let path = folder.join(name);
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let mut file = io::BufWriter::new(File::create(&path).map_err(named)?);
-        let trouble = trouble.clone();
-        let tap = Tap::new(
-            side as u8,
-            Box::new(move |bytes| {
-                if let Err(error) = file.write_all(bytes) {
-                    trouble.borrow_mut().get_or_insert(Failure::Capturing(error));
-                }
-            }),
-        );
-        pair.world.line(pair.receiving[side]).set_tap(tap);
+/// A capture being written; what goes wrong is kept until the end.
+struct Capture {
+    path: PathBuf,
+    file: io::BufWriter<File>,
+    failure: Option<io::Error>,
+}
+
+impl Capture {
+    fn check(&mut self, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            self.failure.get_or_insert(error);
+        }
     }
-    Ok(())
+
+    /// Everything is on its way to the disk, or it is said why not.
+    fn finish(&mut self) -> Result<(), Failure> {
+        let outcome = self.file.flush();
+        self.check(outcome);
+        self.failure.take().map_or(Ok(()), |error| Err(capturing(&self.path, &error)))
+    }
+}
+
+fn capturing(path: &Path, error: &io::Error) -> Failure {
+    Failure::Capturing(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Puts a tap on both lines into the boards; each writes a capture into `folder`.
+fn set_taps(pair: &mut Pair, leg: Leg, folder: &Path) -> Result<Vec<Shared<Capture>>, Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| capturing(folder, &error))?;
+    let mut captures = Vec::new();
+    for side in 0..2 {
+        let (from, to) = (leg.sender, 1 - leg.sender);
+        let path = folder.join(format!("atm-{}-sessions-{from}-to-{to}-at-board-{side}.pcap", leg.sessions));
+        let file = io::BufWriter::new(File::create(&path).map_err(|error| capturing(&path, &error))?);
+        let capture = Rc::new(RefCell::new(Capture { path, file, failure: None }));
+        captures.push(capture.clone());
+        let sink = move |bytes: &[u8]| {
+            let mut capture = capture.borrow_mut();
+            let outcome = capture.file.write_all(bytes);
+            capture.check(outcome);
+        };
+        pair.world.line(pair.receiving[side]).set_tap(Tap::new(side as u8, Box::new(sink)));
+    }
+    Ok(captures)
 }
 
 /// What the programs knew when all was over.
@@ -468,26 +487,18 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_have_the_documented_keys() {
+    fn the_rows_have_the_documented_keys_and_no_others() {
         let row = serde_json::to_value(tour(LEGS[0], &Cargo::generated(10))).unwrap();
-        for key in [
-            "board",
-            "stack",
-            "operation",
-            "sessions",
-            "bytes",
-            "sha256_equal",
-            "virtual_seconds",
-            "mbps",
-            "limit_mbps",
-            "limit_percent",
-            "paper_mbps",
-            "copies_per_byte",
-            "retransmissions",
-            "cpu_ns_per_pdu",
-            "wall_seconds",
-        ] {
-            assert!(row.get(key).is_some(), "{key}");
-        }
+        let page = include_str!("../../../docs/tour.md");
+        let documented: Vec<&str> = page
+            .lines()
+            .skip_while(|line| !line.starts_with("| key |"))
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .collect();
+        let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut expected = documented.clone();
+        keys.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
     }
 }
