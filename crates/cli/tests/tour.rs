@@ -124,6 +124,24 @@ fn wireshark_finds_every_checksum_right_and_nothing_malformed() {
 }
 
 #[test]
+fn a_capture_that_cannot_be_written_is_an_error_with_its_name() {
+    let folder = folder("full");
+    let file = folder.join("file");
+    std::fs::write(&file, b"ten bytes\n").unwrap();
+    let capture = "atm-1-sessions-0-to-1-at-board-0.pcap";
+    std::os::unix::fs::symlink("/dev/full", folder.join(capture)).unwrap();
+    let output = kiban(&["tour", "--pcap", folder.to_str().unwrap(), file.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains(capture), "{text}");
+}
+
+#[test]
+fn a_file_that_says_it_is_empty_and_is_not_is_read() {
+    let output = kiban(&["tour", "--json", "/proc/self/status"]);
+    assert!(rows(&output).iter().all(|row| row["bytes"].as_u64() > Some(100)), "{output:?}");
+}
+
+#[test]
 fn completions_and_manual_pages_are_made() {
     for shell in ["bash", "zsh", "fish"] {
         let script = kiban(&["completions", shell]);
