@@ -17,7 +17,7 @@
 //! ```
 
 use crate::depot::{Depot, Slot};
-use crate::page::Slice;
+use crate::page::{Pool, Slice};
 use crate::sum::Sum;
 use arrayvec::ArrayVec;
 use core::fmt;
@@ -307,6 +307,25 @@ impl Pdu {
         }
     }
 
+    /// Freezes head and tail into the body, so that whoever keeps the body can send it again behind a fresh head: their
+    /// few bytes move into a page. How many moved, or nothing when there is no page or no place for two more slices.
+    pub fn freeze(&mut self, pool: &mut Pool) -> Option<usize> {
+        let count = self.head().len() + self.tail().len();
+        if count == 0 {
+            return Some(0);
+        }
+        if self.body().len() + 2 > SLICES_MAX || count > pool.page_bytes() {
+            return None;
+        }
+        let mut page = pool.take()?;
+        let (head, tail) = (page.append(self.head()), page.append(self.tail()));
+        let block = self.block_mut();
+        (block.head_start, block.head_end, block.tail_length) = (HEAD_END as u16, HEAD_END as u16, 0);
+        head.into_iter().for_each(|head| self.push_front_body(head).expect("there is a place"));
+        tail.into_iter().for_each(|tail| self.push_body(tail).expect("there is a place"));
+        Some(count)
+    }
+
     /// Takes the body's slices out, for whoever keeps the payload; head and tail stay.
     #[inline]
     pub fn drain_body(&mut self) -> impl Iterator<Item = Slice> + '_ {
@@ -461,7 +480,6 @@ impl fmt::Debug for Pdu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pool;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
@@ -509,6 +527,28 @@ mod tests {
         assert_eq!(pool.at_home(), 3);
         drop(kept);
         assert_eq!((pool.at_home(), blocks.at_home()), (4, 4));
+    }
+
+    #[test]
+    fn a_frozen_pdu_is_sent_again_behind_a_fresh_head() {
+        let (mut blocks, mut pool) = (Blocks::new(2), Pool::new(3, 64));
+        let mut first = pdu_of(&mut blocks, &mut pool, &[b"payload".to_vec()]);
+        first.push_head(3).copy_from_slice(b"ddp");
+        first.push_tail(4).copy_from_slice(b"crc!");
+        assert_eq!(first.freeze(&mut pool), Some(7));
+        assert_eq!((first.head(), first.tail()), (&b""[..], &b""[..]));
+        assert_eq!(first.sum(), Sum::of(b"ddppayloadcrc!"));
+        let mut again = blocks.take().unwrap();
+        first.body().iter().for_each(|slice| again.push_body(slice.clone()).unwrap());
+        again.push_head(3).copy_from_slice(b"tcp");
+        assert_eq!(bytes_of(&again), b"tcpddppayloadcrc!");
+        drop((first, again));
+        assert_eq!((pool.at_home(), blocks.at_home()), (3, 2));
+        // Without a page it stays as it was.
+        let _all: Vec<_> = (0..3).map(|_| pool.take().unwrap()).collect();
+        let mut stays = blocks.take().unwrap();
+        stays.push_head(2).copy_from_slice(b"ab");
+        assert_eq!((stays.freeze(&mut pool), stays.head()), (None, &b"ab"[..]));
     }
 
     #[test]
