@@ -96,6 +96,7 @@ fn may_merge(pdu: &Pdu) -> bool {
 /// Whether two headers say the same but for length, identification, checksums, sequence and PSH.
 fn follows(one: &[u8], other: &[u8]) -> bool {
     one[1] == other[1]
+        && one[6] == other[6]
         && one[8] == other[8]
         && one[12..24] == other[12..24]
         && one[28..32] == other[28..32]

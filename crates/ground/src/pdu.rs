@@ -398,10 +398,13 @@ impl Pdu {
         &mut block.tail[..from + count]
     }
 
-    /// Reads the body and remembers its sums anew: for what came over a link whose notes are not believed.
+    /// Reads the body and remembers its sums anew, verified or not before: for what came over a link whose notes are
+    /// not believed.
     #[inline]
     pub fn sum_again(&mut self) {
-        self.block_mut().body.iter_mut().for_each(Slice::sum_again);
+        let block = self.block_mut();
+        block.verified = false;
+        block.body.iter_mut().for_each(Slice::sum_again);
     }
 
     /// The sum over head and body: the head is read, the body's slices remember theirs.

@@ -110,7 +110,7 @@ impl IpTower {
         }
     }
 
-    /// The burst is over: what nobody holds back goes down. Messages, datagrams, resets.
+    /// What waits for IP goes down: messages, datagrams, segments.
     pub(crate) fn answer(&mut self, cx: &mut Context<'_>, mut hop: impl FnMut(Hop, &mut Context<'_>)) {
         let mut send = |ip: &mut Ip, packet: Packet, cx: &mut Context<'_>| {
             if let Some(way) = ip.send(packet) {
@@ -134,14 +134,10 @@ impl IpTower {
         rooms: &[usize],
         edge: &mut Edge,
         cx: &mut Context<'_>,
-        mut hop: impl FnMut(Hop, &mut Context<'_>),
+        hop: impl FnMut(Hop, &mut Context<'_>),
     ) {
         self.tcp.settle(rooms, cx, &mut self.from_tcp);
-        while let Some(Segment { source, target, pdu }) = self.from_tcp.down.pop_front() {
-            if let Some(way) = self.ip.send(Packet { source, target, protocol: protocol::TCP, pdu }) {
-                hop(way, cx);
-            }
-        }
+        self.answer(cx, hop);
         self.tell(edge, cx);
     }
 }

@@ -352,11 +352,11 @@ impl Tcp {
 
     /// The end of a stream, to append a run of slices to: its room is asked for and charged once.
     pub fn writer(&mut self, session: SessionId) -> Result<Writer<'_>, Refusal> {
-        self.put_in_line(session.index);
-        let found = self.table.get_mut(session).ok_or(Refusal::UnknownSession)?;
-        if !found.takes_data() {
+        if !self.table.get(session).ok_or(Refusal::UnknownSession)?.takes_data() {
             return Err(Refusal::Finished);
         }
+        self.put_in_line(session.index);
+        let found = self.table.get_mut(session).expect("it was found above");
         Ok(Writer {
             room: found.room(&self.config, &self.send_share),
             grain: found.grain(&self.config),
@@ -380,18 +380,13 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.table.get(session).ok_or(Refusal::UnknownSession)?;
-        self.with(session.index, cx, out, |found, desk| found.leave(desk));
-        Ok(())
+        self.with_known(session, cx, out, |found, desk| found.leave(desk))
     }
 
     /// The host has taken `bytes` of what came up: the window may open.
     pub fn consume(&mut self, session: SessionId, bytes: u32, cx: &mut Context<'_>, out: &mut Outbox) {
-        self.with(session.index, cx, out, |found, desk| {
-            if found.id == session {
-                found.consume(bytes, desk);
-            }
-        });
+        // What is left of a session that has gone has no window to open.
+        let _ = self.with_known(session, cx, out, |found, desk| found.consume(bytes, desk));
     }
 
     /// Ends a session at once.
@@ -401,9 +396,7 @@ impl Tcp {
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) -> Result<(), Refusal> {
-        self.table.get(session).ok_or(Refusal::UnknownSession)?;
-        self.with(session.index, cx, out, |found, desk| found.abort(desk));
-        Ok(())
+        self.with_known(session, cx, out, |found, desk| found.abort(desk))
     }
 
     // ---- Up ---------------------------------------------------------------------------------------------------
@@ -630,6 +623,19 @@ impl Tcp {
             }
             self.lines[session.lane].push_back(session.id);
         }
+    }
+
+    /// Works on the session that a host's number names, if it still names one.
+    fn with_known(
+        &mut self,
+        session: SessionId,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+        work: impl FnOnce(&mut Session, &mut Desk<'_, '_>),
+    ) -> Result<(), Refusal> {
+        self.table.get(session).ok_or(Refusal::UnknownSession)?;
+        self.with(session.index, cx, out, work);
+        Ok(())
     }
 
     /// Works on a session, and sees to what follows from it.
