@@ -1,6 +1,6 @@
 //! Ground: what every room of kiban stands on.
 //!
-//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms and counters.
+//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms, counters and settings.
 //! No protocol and no operating system: time, chance and memory are values that a caller lends.
 #![no_std]
 extern crate alloc;
@@ -12,6 +12,7 @@ mod counters;
 mod depot;
 mod page;
 mod pdu;
+mod settings;
 mod sum;
 mod time;
 
@@ -21,5 +22,9 @@ pub use context::{Context, Memory};
 pub use counters::Copies;
 pub use page::{Page, Pool, Slice};
 pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
+pub use settings::{Setting, SettingError};
 pub use sum::{Sum, copy_and_sum};
 pub use time::Instant;
+
+/// The word that a setting is written as.
+pub type SettingWord = alloc::string::String;

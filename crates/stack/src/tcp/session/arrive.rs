@@ -1,0 +1,211 @@
+//! A segment arrives: what it may do to a session, in the order of the standard's checks (RFC 9293 §3.10.7.3, §3.10.7.4).
+//!
+//! Sequence  what is neither new nor asked for is answered and dropped; the rest is trimmed to the window.
+//! RST, SYN  reset only at the exact next byte, a SYN never: everything else is asked about (RFC 5961).
+//! Opening   the answers to our SYN and to the peer's; `open` is where both ways meet.
+
+use super::{CHALLENGE_PERIOD, CHALLENGES_MAX, Desk, Owed, Session};
+use crate::tcp::congestion::Reno;
+use crate::tcp::state::State;
+use crate::tcp::{Config, Indication, Reason};
+use kiban_ground::{Instant, Pdu};
+use kiban_wire::tcp::{Flags, Header, Options, Sequence};
+
+impl Session {
+    /// A SYN that a listener took.
+    pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        self.state = State::SynReceived;
+        self.learn(header, desk.config);
+    }
+
+    /// RFC 9293 §3.10.7.3 and §3.10.7.4. The PDU's head has been taken off: its body is the payload.
+    pub(in crate::tcp) fn on_segment(&mut self, header: &Header, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
+        if self.state == State::SynSent {
+            return self.on_answer(header, desk);
+        }
+        let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
+        let Some(flags) = self.check_sequence(header, &mut pdu, desk) else { return };
+        if flags.has(Flags::RST) {
+            // RFC 5961 §3.2: only the exact next byte resets; anything else in the window is asked about.
+            if header.sequence == self.expected {
+                desk.counters.resets_in += 1;
+                let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
+                self.end(reason, desk);
+            } else {
+                self.challenge(desk);
+            }
+            return;
+        }
+        if flags.has(Flags::SYN) {
+            // RFC 5961 §4.2: a SYN on a live session is challenged.
+            return self.challenge(desk);
+        }
+        if !flags.has(Flags::ACK) {
+            desk.counters.without_ack += 1;
+            return;
+        }
+        self.silence = 0;
+        if !self.on_acknowledgment(header, pure, desk) {
+            return;
+        }
+        if self.state.receives() {
+            self.on_data(header.sequence, pdu, flags, desk);
+        } else if pdu.body_len() > 0 {
+            desk.counters.after_finish += 1;
+        }
+    }
+
+    /// Tells the peer where we stand. RFC 5961 §7: not without limit, or two ends that disagree would tell each other
+    /// for ever.
+    pub(super) fn challenge(&mut self, desk: &mut Desk<'_, '_>) {
+        let now = desk.cx.now;
+        if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
+            (self.challenged_at, self.challenges) = (now, 0);
+        }
+        if self.challenges < CHALLENGES_MAX {
+            self.challenges += 1;
+            desk.counters.challenged += 1;
+            self.owed = Owed::Now;
+        } else {
+            desk.counters.unchallenged += 1;
+        }
+    }
+
+    /// RFC 9293 §3.10.7.3: the answer to our SYN.
+    fn on_answer(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
+        let flags = header.flags;
+        let acknowledged = flags.has(Flags::ACK);
+        if acknowledged && !(self.una.lt(header.acknowledgment) && header.acknowledgment.le(self.max)) {
+            desk.counters.unacceptable += 1;
+            if !flags.has(Flags::RST)
+                && let Some(pdu) = desk.cx.memory.blocks.take()
+            {
+                self.emit(header.acknowledgment, Flags::RST, Options::NONE, pdu, desk);
+            }
+            return;
+        }
+        if flags.has(Flags::RST) {
+            if acknowledged {
+                desk.counters.resets_in += 1;
+                self.end(Reason::Refused, desk);
+            }
+            return;
+        }
+        if !flags.has(Flags::SYN) {
+            return;
+        }
+        self.learn(header, desk.config);
+        if acknowledged {
+            self.open(header.acknowledgment, desk);
+            self.owed = Owed::Now;
+        } else {
+            // Both opened at once (§3.5): our SYN goes again, with an acknowledgement.
+            self.state = State::SynReceived;
+            self.next = self.una;
+        }
+    }
+
+    /// What the peer's SYN tells (RFC 9293 §3.7.1, RFC 7323 §2.2).
+    pub(super) fn learn(&mut self, header: &Header, config: &Config) {
+        // RFC 9293 §3.7.1: without the option 536 bytes. A peer that offers less than 64 is not taken at its word.
+        let offered = header.options.mss.map_or(536, |mss| mss.max(64));
+        self.mss = u32::from(offered.min(config.mss));
+        if let Some(shift) = header.options.window_shift {
+            self.send_shift = shift.min(14);
+            self.receive_shift = config.window_shift();
+        }
+        // Our SYN has offered a window, if it was ours that went first.
+        let offered = self.expected.distance(self.edge);
+        self.expected = header.sequence + 1;
+        self.edge = self.expected + offered;
+        self.window = u32::from(header.window);
+        self.window_max = self.window;
+        self.window_update = (header.sequence, header.acknowledgment);
+    }
+
+    /// The handshake is complete: the peer has acknowledged our SYN.
+    pub(super) fn open(&mut self, ack: Sequence, desk: &mut Desk<'_, '_>) {
+        self.state = if self.finishing { State::FinWait1 } else { State::Established };
+        (self.una, self.next, self.max) = (ack, ack, ack);
+        self.rtt.on_acknowledged(ack, desk.cx.now, desk.config);
+        let lost = self.rtt.on_opened();
+        self.reno = Reno::new(desk.config, self.mss, ack - 1);
+        if lost > 1 {
+            // RFC 6928 §2: when more than one SYN was lost, one segment is enough to begin with.
+            self.reno.begin_with(self.mss);
+        }
+        self.resend_at = Instant::NEVER;
+        self.silence = 0;
+        desk.counters.opened += 1;
+        desk.up.push_back(match self.listener.take() {
+            None => Indication::Opened { session: self.id },
+            Some(listener) => Indication::Accepted { session: self.id, listener, remote: self.remote },
+        });
+        self.commit(desk);
+    }
+
+    /// RFC 9293 §3.10.7.4, first: is any of it new and asked for? Trims what is not. The flags that are left.
+    fn check_sequence(&mut self, header: &Header, pdu: &mut Pdu, desk: &mut Desk<'_, '_>) -> Option<Flags> {
+        let mut flags = header.flags;
+        let begin = header.sequence;
+        let length =
+            pdu.body_len() as u32 + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN));
+        let end = begin + length;
+        // The common case: the next bytes, within the window.
+        if begin == self.expected && end.le(self.edge) {
+            return Some(flags);
+        }
+        let acceptable = if length == 0 {
+            self.expected.le(begin) && begin.le(self.edge)
+        } else {
+            begin.lt(self.edge) && self.expected.lt(end)
+        };
+        if !acceptable {
+            if flags.has(Flags::RST) {
+                return None;
+            }
+            if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.expected {
+                if flags.has(Flags::ACK) && header.acknowledgment == self.max {
+                    // RFC 9293 §3.5, figure 8: both opened at once, and the peer's SYN comes again with the ACK.
+                    return Some(Flags::ACK);
+                }
+                // The SYN again: our answer was lost.
+                self.next = self.una;
+                return None;
+            }
+            desk.counters.unacceptable += 1;
+            if length == 0 || flags.has(Flags::SYN) {
+                self.challenge(desk);
+            } else {
+                // Bytes that come again, or too far: the peer waits for this answer.
+                self.owed = Owed::Now;
+            }
+            if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.expected {
+                // RFC 9293 §3.10.7.4, eighth: their FIN again starts the wait again.
+                self.resend_at = desk.cx.now + desk.config.time_wait;
+            }
+            // RFC 9293 §3.10.7.4: a closed window still takes acknowledgements (and so do zero-window probes).
+            if begin == self.expected && flags.has(Flags::ACK) && !flags.has(Flags::SYN) {
+                pdu.truncate_body(0);
+                flags = flags.without(Flags::FIN);
+                return Some(flags);
+            }
+            return None;
+        }
+        if begin.lt(self.expected) {
+            let old = (begin.distance(self.expected) as usize).min(pdu.body_len());
+            pdu.trim_front(old);
+            self.owed = Owed::Now;
+            desk.counters.duplicate_bytes += old as u64;
+        }
+        if self.edge.lt(end) && !flags.has(Flags::SYN) {
+            let beyond = self.edge.distance(end) as usize;
+            desk.counters.beyond_window_bytes += beyond as u64;
+            let fin = usize::from(flags.has(Flags::FIN));
+            flags = flags.without(Flags::FIN);
+            pdu.truncate_body(pdu.body_len() - (beyond - fin).min(pdu.body_len()));
+            self.owed = Owed::Now;
+        }
+        Some(flags)
+    }
+}
