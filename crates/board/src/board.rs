@@ -185,7 +185,7 @@ impl Board {
         }
     }
 
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.unsettled = false;
         let Board { memory, chance, copies, ip, edge, ports, rooms, now, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };

@@ -17,8 +17,6 @@ use kiban_stack::udp::SocketId;
 
 /// Received segments up to this long are moved together while they wait for the host, bytes.
 const CRUMB_BYTES: usize = 256;
-/// A writer is woken when this much room has opened again, or half of its buffer.
-const WRITABLE_BYTES: usize = 16 << 10;
 /// With so many completions waiting, echo replies are dropped.
 const COMPLETIONS_FOR_REPLIES: usize = 1024;
 
@@ -258,10 +256,7 @@ impl Edge {
                     state.page = None;
                     state.grain_filled = 0;
                 }
-                if state.wants_room
-                    && state.may_write()
-                    && tcp.room(session) >= WRITABLE_BYTES.min(tcp.config().send_buffer_bytes as usize / 2)
-                {
+                if state.wants_room && state.may_write() && tcp.wakes_writer(session) {
                     state.wants_room = false;
                     self.completions.push_back(Completion::Writable { stream });
                 }

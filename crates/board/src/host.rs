@@ -124,6 +124,23 @@ impl Host<'_> {
 
     /// Writes as much of `bytes` as there is room for: how many. After fewer than all, [`Completion::Writable`] comes.
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, Refused> {
+        let Some(chunk) = self.board.ip.tcp.config().copy_chunk_bytes else {
+            return self.write_up_to(id, bytes, usize::MAX);
+        };
+        // TCP looks at every piece before the next one is there.
+        let mut written = 0;
+        loop {
+            let taken = self.write_up_to(id, &bytes[written..], chunk.max(1) as usize)?;
+            written += taken;
+            if taken == 0 || written == bytes.len() {
+                return Ok(written);
+            }
+            self.board.settle();
+        }
+    }
+
+    /// Writes at most `most` bytes of the front of `bytes`.
+    fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, Refused> {
         let Board { edge, memory, copies, ip, unsettled, .. } = &mut *self.board;
         let others_wait = !edge.page_line.is_empty();
         let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
@@ -134,7 +151,7 @@ impl Host<'_> {
             return Err(Refused::Tcp(tcp::Refusal::Finished));
         }
         let mut writer = ip.tcp.writer(stream.session)?;
-        let (grain, room) = (writer.grain(), writer.room().min(bytes.len()));
+        let (grain, room) = (writer.grain(), writer.room_for(bytes.len()).min(most));
         let mut written = 0;
         let mut out_of_pages = false;
         while written < room {
@@ -160,7 +177,7 @@ impl Host<'_> {
         if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
             stream.page = None;
         }
-        if written < bytes.len() {
+        if written < bytes.len().min(most) {
             stream.wants_room = true;
             if out_of_pages && !stream.waits_for_page {
                 stream.waits_for_page = true;

@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_can_be_read_back() {
-        let mut one = OneOfEach { time: Duration::from_nanos(1500), perhaps: Some(3), ..OneOfEach::default() };
+        let mut one =
+            OneOfEach { time: Duration::from_nanos(1500), perhaps: Some(3), ..OneOfEach::default() };
         let before = one.clone();
         let mut words = alloc::vec::Vec::new();
         before.each(&mut |name, word, about| {

@@ -6,7 +6,7 @@ mod common;
 use common::talk::*;
 use common::{at_ms, ms};
 use core::time::Duration;
-use kiban_stack::tcp::{Config, State};
+use kiban_stack::tcp::{Config, Nagle, State};
 use kiban_wire::tcp::{Header, Options};
 
 fn mss(mss: u16) -> Options {
@@ -101,8 +101,8 @@ fn pure_acknowledgements_are_not_acknowledged() {
 #[test]
 fn nagle_holds_short_segments_back_while_data_is_out() {
     for (nagle, expected) in [
-        (true, &["PSH ACK 1+10 ack 1", "PSH ACK 11+20 ack 1"][..]),
-        (false, &["PSH ACK 1+10 ack 1", "PSH ACK 11+10 ack 1", "PSH ACK 21+10 ack 1"][..]),
+        (Nagle::Classic, &["PSH ACK 1+10 ack 1", "PSH ACK 11+20 ack 1"][..]),
+        (Nagle::Off, &["PSH ACK 1+10 ack 1", "PSH ACK 11+10 ack 1", "PSH ACK 21+10 ack 1"][..]),
     ] {
         let mut talk = Talk::established(Config { nagle, ..Config::default() });
         for _ in 0..3 {

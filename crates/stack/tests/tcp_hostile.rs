@@ -10,7 +10,7 @@ use common::{ms, seeds};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use kiban_ground::Chance;
-use kiban_stack::tcp::{Config, State};
+use kiban_stack::tcp::{Config, Nagle, State};
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
@@ -119,7 +119,7 @@ fn a_peer_that_keeps_no_rule() {
             receive_buffer_bytes: pick(&mut chance, &[1000, 8000, 65_535, 256 << 10, 1 << 30]),
             segment_bytes_max: pick(&mut chance, &[1460, 60_000]),
             send_buffer_bytes: pick(&mut chance, &[2000, 256 << 10]),
-            nagle: chance.happens(0.5),
+            nagle: if chance.happens(0.5) { Nagle::Classic } else { Nagle::Off },
             retries: 3,
             ..Config::default()
         };

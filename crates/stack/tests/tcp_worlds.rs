@@ -8,7 +8,7 @@ use common::world::{Finish, Role, World};
 use common::{at_ms, ms, seeds, us};
 use core::time::Duration;
 use kiban_ground::Chance;
-use kiban_stack::tcp::Config;
+use kiban_stack::tcp::{Config, Nagle};
 
 fn one_of<T: Copy>(chance: &mut Chance, choices: &[T]) -> T {
     choices[chance.below(choices.len() as u64) as usize]
@@ -22,7 +22,7 @@ fn some_config(chance: &mut Chance) -> Config {
         send_buffer_bytes: one_of(chance, &[3_000, 20_000, 256 << 10]),
         receive_buffer_bytes: one_of(chance, &[2_000, 10_000, 65_535, 65_536, 256 << 10, 1 << 20]),
         floor_bytes: one_of(chance, &[4 << 10, 16 << 10]),
-        nagle: chance.happens(0.7),
+        nagle: if chance.happens(0.7) { Nagle::Classic } else { Nagle::Off },
         // Harm is no reason to give up here, and no FIN comes after TIME-WAIT.
         retries: 60,
         syn_retries: 60,

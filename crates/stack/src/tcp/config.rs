@@ -1,6 +1,44 @@
 //! What of TCP can be set, with the source of each default.
 
 use core::time::Duration;
+use kiban_ground::Instant;
+
+kiban_ground::choices! {
+    /// Which short segments wait for an acknowledgement.
+    pub enum Nagle {
+        /// None.
+        Off = "off",
+        /// While anything is outstanding, all that are shorter than a full segment (RFC 896, RFC 1122 §4.2.3.4).
+        Classic = "on",
+        /// While a *short* segment is outstanding, all that are shorter than a full one (draft-minshall-nagle; Linux).
+        Minshall = "minshall",
+        /// While anything is outstanding, those shorter than `nagle_limit_bytes` (Solaris: `tcp_naglim`).
+        Limit = "limit",
+    }
+}
+
+kiban_ground::choices! {
+    /// What `ack_segments` counts.
+    pub enum AckUnit {
+        /// Bytes, in units of the longest segment that the peer has sent (Linux estimates the peer's segments so).
+        Largest = "largest",
+        /// Bytes, in units of the MSS that both ends agreed on (RFC 9293 §3.8.6.3: "full-sized segments").
+        Mss = "mss",
+        /// Segments of any length.
+        Segment = "segment",
+    }
+}
+
+kiban_ground::choices! {
+    /// How the window that we offer moves.
+    pub enum Offer {
+        /// The edge moves by a full segment or half of the buffer, or not at all (RFC 9293 §3.8.6.2.2).
+        Steps = "steps",
+        /// Every acknowledgement offers all the room, unless that is less than a segment and a quarter of the buffer
+        /// (4.3BSD, `tcp_output`).
+        Room = "room",
+    }
+}
 
 kiban_ground::settings! {
     /// The settings of every session of one board.
@@ -15,6 +53,23 @@ kiban_ground::settings! {
         send_buffer_bytes: u32 = 256 << 10,
         /// The receive window, bytes (RFC 7323 §2 scales it).
         receive_buffer_bytes: u32 = 256 << 10,
+        /// Whether the window is offered with a scale (RFC 7323 §2).
+        window_scaling: bool = true,
+        /// The peer's MSS is rounded down to a multiple of this where it is larger (4.3BSD: a cluster, `MCLBYTES`).
+        mss_round_bytes: Option<u32> = None,
+        /// The receive window is rounded up to full segments (Solaris).
+        window_round_to_mss: bool = false,
+        /// The send buffer is rounded up to full segments.
+        send_round_to_mss: bool = false,
+        /// How far a write that begins within the send buffer may go beyond its end (System V streams take a write whole
+        /// while the queue is below its mark).
+        write_beyond_bytes: u32 = 0,
+        /// A writer that was refused is woken when so much of the send buffer is free, or all of it; below it nothing
+        /// is taken of a write that does not fit (4.3BSD: `sb_lowat`). None: half of the buffer, at most 16 KB.
+        send_low_water_bytes: Option<u32> = None,
+        /// A write is copied in pieces of so many bytes, and TCP looks at each before the next is there (4.3BSD,
+        /// `sosend`: a cluster at a time). None: whole.
+        copy_chunk_bytes: Option<u32> = None,
         /// What a session may always hold or offer however scarce memory is, bytes.
         floor_bytes: u32 = 16 << 10,
         /// What a session that has anything to send holds beside its bytes: pages that are not full. Two pages: the one
@@ -22,10 +77,27 @@ kiban_ground::settings! {
         holder_bytes: u32 = 8 << 10,
         /// An acknowledgement waits at most so long for company (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
         delayed_ack: Duration = Duration::from_millis(40),
-        /// Full segments after which an acknowledgement is due (RFC 9293 §3.8.6.3: at least every second).
+        /// That time ends at a multiple of this, before or at the full length: a timer that looks now and then. As long as
+        /// `delayed_ack`, it is a heartbeat (4.3BSD: 200 ms). Zero: exactly.
+        ack_tick: Duration = Duration::ZERO,
+        /// Full segments after which an acknowledgement is due (RFC 9293 §3.8.6.3: at least every second). Zero: arrival
+        /// alone makes none due, only the reader does (4.3BSD).
         ack_segments: u32 = 2,
-        /// Hold back short segments while data is outstanding (RFC 1122 §4.2.3.4).
-        nagle: bool = true,
+        /// What a full segment is in that rule.
+        ack_unit: AckUnit = AckUnit::Largest,
+        /// The window is told when the reader has moved its edge by so many full segments … (RFC 9293 §3.8.6.2.2).
+        update_segments: u32 = 2,
+        /// … or by so much of the receive buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
+        update_percent: u32 = 50,
+        /// How the edge moves in what is sent anyway.
+        offer: Offer = Offer::Steps,
+        /// Which short segments wait.
+        nagle: Nagle = Nagle::Classic,
+        /// From how many bytes on a segment does not wait under [`Nagle::Limit`].
+        nagle_limit_bytes: u32 = 4095,
+        /// A segment that fills so much of the largest window ever offered does not wait, percent (RFC 9293
+        /// §3.8.6.2.1: recommended 50).
+        silly_window_percent: u32 = 50,
         /// The first retransmission timeout (RFC 6298 §2.1).
         rto_initial: Duration = Duration::from_secs(1),
         /// The least one (RFC 6298 §2.4 asks for 1 s; Linux has 200 ms).
@@ -52,4 +124,37 @@ impl Config {
     pub(super) fn window_shift(&self) -> u8 {
         (0..14).find(|shift| self.receive_buffer_bytes >> shift <= 0xffff).unwrap_or(14)
     }
+
+    /// The MSS that we use towards a peer that offers `offered`.
+    pub(super) fn mss_towards(&self, offered: u16) -> u32 {
+        let mss = u32::from(offered.min(self.mss));
+        match self.mss_round_bytes {
+            Some(unit) if unit > 0 && mss > unit => mss - mss % unit,
+            _ => mss,
+        }
+    }
+
+    /// The mark at which a session with this MSS takes no more writes.
+    pub(super) fn send_mark_bytes(&self, mss: u32) -> u32 {
+        round(self.send_buffer_bytes, mss, self.send_round_to_mss)
+    }
+
+    /// What a session with this MSS may offer and hold.
+    pub(super) fn window_bytes(&self, mss: u32) -> u32 {
+        round(self.receive_buffer_bytes, mss, self.window_round_to_mss)
+    }
+
+    /// When an acknowledgement that becomes owed now is due.
+    pub(super) fn ack_due(&self, now: Instant) -> Instant {
+        let due = now + self.delayed_ack;
+        match self.ack_tick.as_nanos() as u64 {
+            0 => due,
+            tick => Instant::from_nanos(due.as_nanos() / tick * tick).max(now),
+        }
+    }
+}
+
+/// `bytes`, rounded up to whole segments if `rounds`.
+fn round(bytes: u32, mss: u32, rounds: bool) -> u32 {
+    if rounds { bytes.checked_next_multiple_of(mss).unwrap_or(bytes) } else { bytes }
 }

@@ -20,6 +20,7 @@
 mod config;
 mod congestion;
 mod counters;
+mod profile;
 mod receive;
 mod rtt;
 mod send;
@@ -30,8 +31,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use config::Config;
+pub use config::{AckUnit, Config, Nagle, Offer};
 pub use counters::TcpCounters;
+pub use profile::PROFILES;
 pub use state::State;
 
 use alloc::collections::VecDeque;
@@ -342,6 +344,11 @@ impl Tcp {
         self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share))
     }
 
+    /// Whether a writer that was refused for want of room may try again.
+    pub fn wakes_writer(&self, session: SessionId) -> bool {
+        self.table.get(session).is_some_and(|session| session.wakes_writer(&self.config, &self.send_share))
+    }
+
     /// Appends to the stream. Within [`Tcp::room`] it is never refused.
     pub fn send(&mut self, session: SessionId, slice: Slice) -> Result<(), (Slice, Refusal)> {
         match self.writer(session) {
@@ -360,6 +367,7 @@ impl Tcp {
         Ok(Writer {
             room: found.room(&self.config, &self.send_share),
             grain: found.grain(&self.config),
+            least: found.least(&self.config),
             before: found.queued(),
             session: found,
             share: &mut self.send_share,
@@ -694,6 +702,7 @@ pub struct Writer<'a> {
     share: &'a mut Share,
     room: usize,
     grain: usize,
+    least: usize,
     before: u32,
 }
 
@@ -702,6 +711,12 @@ impl Writer<'_> {
     #[inline]
     pub fn room(&self) -> usize {
         self.room
+    }
+
+    /// Bytes that may be taken of a write of `wanted`: less than the low-water mark only if it is all.
+    #[inline]
+    pub fn room_for(&self, wanted: usize) -> usize {
+        if self.room < wanted.min(self.least) { 0 } else { self.room.min(wanted) }
     }
 
     /// Bytes at which a slice should end, so that segments are whole slices and their sums known.

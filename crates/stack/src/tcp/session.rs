@@ -6,10 +6,12 @@
 //!           acknowledgement decision a burst (paper \[1\]'s pipeline rescheduling), carried by data where there is some.
 //! Memory    `output` may find no PDU block: the session then says so and is asked again.
 
+mod ack_rule;
 mod acknowledge;
 mod arrive;
 mod data;
 mod output;
+mod send_rule;
 mod time;
 
 use super::congestion::Reno;
@@ -37,6 +39,9 @@ pub(super) struct Desk<'a, 'b> {
     pub(super) send_share: &'a mut Share,
     pub(super) counters: &'a mut TcpCounters,
 }
+
+/// A writer is woken when this much room has opened again, or half of its buffer.
+const WRITABLE_BYTES: u32 = 16 << 10;
 
 /// Duplicate acknowledgements a burst: what the peer needs to see a loss (RFC 5681 §3.2).
 const DUPLICATES_MAX: u8 = 3;
@@ -84,6 +89,8 @@ pub(super) struct Session {
     una: Sequence,
     next: Sequence,
     max: Sequence,
+    /// The end of the last segment that was not full.
+    short_end: Sequence,
     window: u32,
     window_max: u32,
     window_update: (Sequence, Sequence),
@@ -110,6 +117,7 @@ pub(super) struct Session {
     early: Early,
     fin_at: Option<Sequence>,
     unanswered: u32,
+    unanswered_segments: u32,
     peer_segment: u32,
     owed: Owed,
     /// Segments of this burst that came early: each is told, up to [`DUPLICATES_MAX`].
@@ -144,6 +152,7 @@ impl Session {
             una: initial,
             next: initial,
             max: initial,
+            short_end: initial,
             window: 0,
             window_max: 0,
             window_update: (Sequence(0), Sequence(0)),
@@ -165,6 +174,7 @@ impl Session {
             early: Early::default(),
             fin_at: None,
             unanswered: 0,
+            unanswered_segments: 0,
             peer_segment: 1,
             owed: Owed::Nothing,
             duplicates: 0,
@@ -183,12 +193,35 @@ impl Session {
 
     /// Bytes that the host may hand over now.
     pub(super) fn room(&self, config: &Config, share: &Share) -> usize {
+        match self.free(config, share) {
+            0 => 0,
+            free => free as usize + config.write_beyond_bytes as usize,
+        }
+    }
+
+    /// Bytes of the send buffer that are free.
+    fn free(&self, config: &Config, share: &Share) -> u32 {
         if !self.takes_data() {
             return 0;
         }
         let held = self.queue.bytes();
-        let most = config.send_buffer_bytes.min(share.allowance(held, config.floor_bytes));
-        most.saturating_sub(held) as usize
+        let most = config.send_mark_bytes(self.mss).min(share.allowance(held, config.floor_bytes));
+        most.saturating_sub(held)
+    }
+
+    /// The least that is taken of a write that does not fit.
+    pub(super) fn least(&self, config: &Config) -> usize {
+        config.send_low_water_bytes.map_or(0, |low| low.min(config.send_mark_bytes(self.mss))) as usize
+    }
+
+    /// Whether a writer that was refused is to be woken.
+    pub(super) fn wakes_writer(&self, config: &Config, share: &Share) -> bool {
+        let free = self.free(config, share);
+        let low = match config.send_low_water_bytes {
+            None => WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
+            Some(low) => low.min(config.send_mark_bytes(self.mss)),
+        };
+        free > 0 && free >= low
     }
 
     /// Bytes at which a slice of the stream should end, so that segments are whole slices.
@@ -214,18 +247,6 @@ impl Session {
             self.finishing = true;
             self.state = self.state.on_finish();
         }
-    }
-
-    /// The host has taken `count` bytes: the window may open.
-    pub(super) fn consume(&mut self, count: u32, desk: &mut Desk<'_, '_>) {
-        self.held = self.held.saturating_sub(count);
-        // RFC 9293 §3.8.6.2.2: tell the peer when the window opens by two segments or half of the buffer.
-        let most = self.window_most(desk);
-        let step = (2 * self.peer_segment.max(self.mss)).min(most / 2);
-        if self.state.receives() && self.edge.distance(self.right_edge(most)) >= step {
-            self.owed = Owed::Now;
-        }
-        self.commit(desk);
     }
 
     /// Gives up: a RST to the peer where it knows of us, and nothing is left here.

@@ -109,8 +109,10 @@ impl Session {
     pub(super) fn learn(&mut self, header: &Header, config: &Config) {
         // RFC 9293 §3.7.1: without the option 536 bytes. A peer that offers less than 64 is not taken at its word.
         let offered = header.options.mss.map_or(536, |mss| mss.max(64));
-        self.mss = u32::from(offered.min(config.mss));
-        if let Some(shift) = header.options.window_shift {
+        self.mss = config.mss_towards(offered);
+        if config.window_scaling
+            && let Some(shift) = header.options.window_shift
+        {
             self.send_shift = shift.min(14);
             self.receive_shift = config.window_shift();
         }

@@ -44,13 +44,7 @@ impl Session {
                 desk.up.push_back(Indication::Piece { session: self.id, slice });
             }
         }
-        self.unanswered += length;
-        if self.unanswered >= desk.config.ack_segments * self.peer_segment {
-            self.owed = Owed::Now;
-        } else if self.owed == Owed::Nothing {
-            self.owed = Owed::Later;
-            self.ack_at = desk.cx.now + desk.config.delayed_ack;
-        }
+        self.owe_for(length, desk);
     }
 
     fn take_in(&mut self, length: u32, desk: &mut Desk<'_, '_>) {

@@ -1,12 +1,12 @@
 //! What a session sends: new data, old data again, acknowledgements, and the window it offers.
 //!
 //! Order     what must go again goes first, then new data, then what is owed and no data has carried.
-//! Windows   the peer's and the congestion window bound data; Nagle and silly-window avoidance hold crumbs back
-//!           (RFC 9293 §3.8.6.2.1). Our own window moves by worthwhile steps and is never taken back (§3.8.6.2.2).
+//! Windows   which new data goes is said in `send_rule`. Our own window moves by worthwhile steps and is never taken back (§3.8.6.2.2).
 
 use super::{Desk, Owed, Progress, Session};
+use crate::tcp::Segment;
+use crate::tcp::config::{Config, Offer};
 use crate::tcp::state::State;
-use crate::tcp::{Config, Segment};
 use kiban_ground::{Instant, Pdu};
 use kiban_wire::checksum;
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
@@ -69,7 +69,7 @@ impl Session {
         let Some(pdu) = desk.cx.memory.blocks.take() else { return Progress::Starved };
         let answer = self.state == State::SynReceived;
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        let scale = !answer || self.receive_shift > 0 || self.send_shift > 0;
+        let scale = desk.config.window_scaling && (!answer || self.receive_shift > 0 || self.send_shift > 0);
         let options = Options {
             mss: Some(desk.config.mss),
             window_shift: scale.then(|| desk.config.window_shift()),
@@ -86,36 +86,6 @@ impl Session {
         self.max = self.next;
         self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
         Progress::Done
-    }
-
-    /// The next segment that windows, Nagle and silly-window avoidance let go: its length and whether FIN ends it.
-    fn next_segment(&self, config: &Config) -> Option<(u32, bool)> {
-        let sent = self.una.distance(self.next);
-        let queued = self.queue.bytes();
-        if sent > queued {
-            return None;
-        }
-        let unsent = queued - sent;
-        let finishing = self.state.owes_finish();
-        if self.probe {
-            // One byte, or our FIN, or what little the window admits.
-            let fin = finishing && unsent == 0;
-            return (sent == 0 && (fin || unsent > 0)).then(|| (unsent.min(self.window.max(1)), fin));
-        }
-        let usable = self.window.min(self.reno.window()).saturating_sub(sent);
-        let mut length = unsent.min(usable).min(self.segment_max(config));
-        let may_be_short = !config.nagle || sent == 0 || finishing;
-        if length > self.mss && !(length == unsent && may_be_short) {
-            length -= length % self.mss;
-        }
-        let all = length == unsent;
-        // RFC 9293 §3.8.6.2.1: a full segment, or all there is and Nagle agrees, or half of the largest window.
-        let worth = length >= self.mss
-            || (length > 0 && all && may_be_short)
-            || (length > 0 && length >= self.window_max / 2);
-        // FIN takes a place in the window, too.
-        let fin = finishing && all && sent + length < self.window;
-        if worth || (fin && unsent == 0) { Some((length, fin)) } else { None }
     }
 
     /// The first unacknowledged segment again (fast retransmit, partial acknowledgement).
@@ -161,6 +131,9 @@ impl Session {
             desk.counters.bytes_out += u64::from(self.max.distance(end));
             self.max = end;
         }
+        if !taken.is_multiple_of(self.mss) {
+            self.short_end = end;
+        }
         if taken > self.mss {
             pdu.set_cut(self.mss as u16);
         }
@@ -200,7 +173,7 @@ impl Session {
         kiban_wire::tcp::fill(pdu.head_mut(), rest);
         if acknowledges {
             self.owed = Owed::Nothing;
-            self.unanswered = 0;
+            (self.unanswered, self.unanswered_segments) = (0, 0);
             self.ack_at = Instant::NEVER;
         }
         desk.counters.segments_out += 1;
@@ -222,7 +195,7 @@ impl Session {
     pub(super) fn window_most(&self, desk: &Desk<'_, '_>) -> u32 {
         let config = desk.config;
         config
-            .receive_buffer_bytes
+            .window_bytes(self.mss)
             .min(desk.receive_share.allowance(self.committed, config.floor_bytes))
             .min(0xffff << self.receive_shift)
     }
@@ -239,9 +212,12 @@ impl Session {
     fn offer(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
         let most = self.window_most(desk);
         let edge = self.right_edge(most);
-        // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
-        let step = self.peer_segment.max(self.mss).min(most / 2);
-        if self.edge.distance(edge) >= step {
+        let moves = match desk.config.offer {
+            // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
+            Offer::Steps => self.edge.distance(edge) >= self.peer_segment.max(self.mss).min(most / 2),
+            Offer::Room => self.expected.distance(edge) >= self.mss.min(most / 4),
+        };
+        if moves {
             self.edge = edge;
         }
         let window = self.expected.distance(self.edge);

@@ -1,0 +1,99 @@
+//! How a write reaches TCP: whole or cluster by cluster, within the buffer or beyond it, under every profile.
+
+mod common;
+
+use common::{Pair, config, socket};
+use kiban_board::{Completion, Output, StreamId};
+use kiban_stack::tcp::{Config, PROFILES};
+use std::time::Duration;
+
+fn opened(tcp: &Config) -> (Pair, StreamId, StreamId) {
+    let mut pair = Pair::of([0, 1].map(|side| {
+        let mut config = config(side);
+        config.tcp = tcp.clone();
+        config
+    }));
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
+    pair.run();
+    pair.told(0);
+    let [Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("accepted") };
+    (pair, near, far)
+}
+
+/// Payload bytes of the packets that a board lets go before anybody answers.
+fn leaving(pair: &mut Pair) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    loop {
+        match pair.boards[0].poll() {
+            Output::Transmit { pdu, .. } => lengths.push(pdu.len() - 40),
+            Output::Completions => {}
+            Output::Idle { .. } => return lengths,
+        }
+    }
+}
+
+#[test]
+fn tcp_looks_at_every_cluster_before_the_next_is_copied() {
+    // A write of 4000 bytes to an idle session: the first cluster leaves alone, and full segments follow.
+    for (chunk, expected) in [
+        (None, &[1460, 1460][..]),
+        (Some(1024), &[1024, 1460, 1460]),
+        (Some(2048), &[1460, 1460]),
+        (Some(4096), &[1460, 1460]),
+    ] {
+        let (mut pair, near, _) = opened(&Config { copy_chunk_bytes: chunk, ..Config::default() });
+        assert_eq!(pair.boards[0].host().write(near, &[7; 4000]), Ok(4000));
+        assert_eq!(leaving(&mut pair), expected, "{chunk:?}");
+    }
+}
+
+#[test]
+fn a_stream_of_system_v_takes_a_write_whole_or_not_at_all() {
+    let (mut pair, near, _) = opened(&Config { mss: 1460, send_buffer_bytes: 2000, ..Config::solaris23() });
+    // The mark is two segments, 2920 bytes.
+    for expected in [2900, 2900, 0] {
+        assert_eq!(pair.boards[0].host().write(near, &[7; 2900]), Ok(expected));
+    }
+}
+
+#[test]
+fn every_profile_carries_the_stream_with_small_and_large_buffers() {
+    let bytes: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
+    for name in PROFILES {
+        for buffer in [2000, 5000, 60_000] {
+            let profile = Config::profile(name).expect("it has a name");
+            let tcp = Config { send_buffer_bytes: buffer, receive_buffer_bytes: buffer, ..profile };
+            let (mut pair, near, far) = opened(&tcp);
+            let (mut sent, mut got, mut target) = (0, Vec::new(), vec![0; 9000]);
+            let mut blocked = false;
+            while got.len() < bytes.len() {
+                // A writer that was refused waits until it is told, as an application does.
+                blocked &= !pair.told(0).contains(&Completion::Writable { stream: near });
+                while !blocked && sent < bytes.len() {
+                    let end = bytes.len().min(sent + 3333);
+                    let taken = pair.boards[0].host().write(near, &bytes[sent..end]).unwrap();
+                    blocked = sent + taken < end;
+                    sent += taken;
+                }
+                let later = pair.now + Duration::from_millis(10);
+                pair.run_until(later);
+                while let Ok(count @ 1..) = pair.boards[1].host().read(far, &mut target) {
+                    got.extend_from_slice(&target[..count]);
+                }
+                assert!(
+                    pair.now.as_secs_f64() < 60.0,
+                    "{name} {buffer}: {} of {} bytes",
+                    got.len(),
+                    bytes.len()
+                );
+            }
+            assert!(got == bytes, "{name} {buffer}");
+            pair.boards[0].host().close(near).unwrap();
+            pair.boards[1].host().close(far).unwrap();
+            let later = pair.now + Duration::from_secs(200);
+            pair.run_until(later);
+            assert!(pair.boards.iter_mut().all(|board| board.memory_mut().is_home()), "{name} {buffer}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Profiles: settings that make TCP behave like a system that was measured.
+//!
+//! Goal      figures of old papers can be met by rule instead of by accident, and anybody can see what a rule costs.
+//! How       a profile is a value of [`Config`]; each rule is a setting of its own, so that one can be turned at a time.
+//! Sources   a setting's comment names its clause or system; here stands what a profile chooses and why. *Fitted* means
+//!           chosen so that a published figure comes out: it explains the figure, it does not reproduce it.
+//! Left out  sizes (MSS, buffers): they belong to the experiment, not to the system.
+
+use super::config::{AckUnit, Config, Nagle, Offer};
+use core::time::Duration;
+
+/// The names of the profiles, for [`Config::profile`].
+pub const PROFILES: [&str; 3] = ["modern", "bsd43", "solaris23"];
+
+impl Config {
+    /// The profile of that name; none if there is none.
+    pub fn profile(name: &str) -> Option<Config> {
+        match name {
+            "modern" => Some(Config::modern()),
+            "bsd43" => Some(Config::bsd43()),
+            "solaris23" => Some(Config::solaris23()),
+            _ => None,
+        }
+    }
+
+    /// The defaults.
+    pub fn modern() -> Config {
+        Config::default()
+    }
+
+    /// 4.3BSD with window scaling, as paper \[1\]'s board had it: no timestamps, no selective acknowledgements.
+    ///
+    /// Left out: the small mbufs of writes below 512 bytes, and the 500 ms grain of the retransmission timer, of which
+    /// only the least timeout is kept.
+    pub fn bsd43() -> Config {
+        Config {
+            // `tcp_mss`: rounded down to a cluster; `sosend` copies one cluster (MCLBYTES) a turn.
+            mss_round_bytes: Some(1024),
+            copy_chunk_bytes: Some(1024),
+            // `sbreserve`: 2048, or all of a smaller buffer.
+            send_low_water_bytes: Some(2048),
+            // `tcp_fasttimo` looks every 200 ms; `tcp_input` itself makes no acknowledgement of data due.
+            delayed_ack: Duration::from_millis(200),
+            ack_tick: Duration::from_millis(200),
+            ack_segments: 0,
+            // `tcp_output`: two segments, or 35 % of the buffer.
+            ack_unit: AckUnit::Mss,
+            update_segments: 2,
+            update_percent: 35,
+            offer: Offer::Room,
+            nagle: Nagle::Classic,
+            silly_window_percent: 50,
+            // Slow start begins with one segment (Jacobson 1988).
+            initial_window_segments: 1,
+            // TCPTV_SRTTDFLT 3 s, twice; TCPTV_MIN 1 s; TCPTV_REXMTMAX 64 s; TCP_MAXRXTSHIFT 12.
+            rto_initial: Duration::from_secs(6),
+            rto_min: Duration::from_secs(1),
+            rto_max: Duration::from_secs(64),
+            retries: 12,
+            ..Config::default()
+        }
+    }
+
+    /// Solaris 2.3 as paper \[2\] saw it. Its source is not public: what tuning guides of later versions document is named,
+    /// what was inferred from the paper's figures is marked *fitted*.
+    pub fn solaris23() -> Config {
+        Config {
+            // Window scaling came with Solaris 2.6.
+            window_scaling: false,
+            // Documented: the receive buffer is rounded up to a multiple of the MSS.
+            window_round_to_mss: true,
+            // Fitted: paper [2] saw 22,000 bytes pass between two stalls with a buffer of 9500; two segments hold that.
+            send_round_to_mss: true,
+            // System V: `strwrite` puts a write whole while `canput` says yes.
+            write_beyond_bytes: 64 << 10,
+            // Fitted: a blocked writer is woken when a full segment is free.
+            send_low_water_bytes: Some(9140),
+            // Documented: `tcp_deferred_ack_interval`, 50 ms. The clock ticks every 10 ms, so 40 to 50 ms pass.
+            delayed_ack: Duration::from_millis(50),
+            ack_tick: Duration::from_millis(10),
+            // Fitted: every second segment of any length.
+            ack_segments: 2,
+            ack_unit: AckUnit::Segment,
+            // Fitted: reading makes an acknowledgement due only when the whole window has been read.
+            update_segments: 2,
+            update_percent: 100,
+            offer: Offer::Room,
+            // Documented: `tcp_naglim_def`, 4095.
+            nagle: Nagle::Limit,
+            nagle_limit_bytes: 4095,
+            silly_window_percent: 50,
+            // Documented: `tcp_slow_start_initial`, 1.
+            initial_window_segments: 1,
+            ..Config::default()
+        }
+    }
+}

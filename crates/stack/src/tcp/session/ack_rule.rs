@@ -1,0 +1,42 @@
+//! When an acknowledgement is due (RFC 9293 §3.8.6.3, RFC 1122 §4.2.3.2 and §4.2.3.3).
+//!
+//! Arrival   bytes in order are counted; enough of them and the answer is due at once, fewer and it waits for company, for
+//!           data that carries it, or for its time.
+//! Reading   the reader moves the edge of the window; enough of it and the peer is told. In 4.3BSD this alone is
+//!           what makes acknowledgements: none is due before the reader has read.
+
+use super::{Desk, Owed, Session};
+use crate::tcp::config::AckUnit;
+
+impl Session {
+    /// `length` bytes have come in order.
+    pub(super) fn owe_for(&mut self, length: u32, desk: &mut Desk<'_, '_>) {
+        let config = desk.config;
+        self.unanswered += length;
+        self.unanswered_segments += 1;
+        let enough = match config.ack_unit {
+            AckUnit::Largest => self.unanswered >= config.ack_segments.saturating_mul(self.peer_segment),
+            AckUnit::Mss => self.unanswered >= config.ack_segments.saturating_mul(self.mss),
+            AckUnit::Segment => self.unanswered_segments >= config.ack_segments,
+        };
+        if enough && config.ack_segments > 0 {
+            self.owed = Owed::Now;
+        } else if self.owed == Owed::Nothing {
+            self.owed = Owed::Later;
+            self.ack_at = config.ack_due(desk.cx.now);
+        }
+    }
+
+    /// The host has taken `count` bytes: the window may open.
+    pub(in crate::tcp) fn consume(&mut self, count: u32, desk: &mut Desk<'_, '_>) {
+        self.held = self.held.saturating_sub(count);
+        let config = desk.config;
+        let most = self.window_most(desk);
+        let share = (u64::from(most) * u64::from(config.update_percent) / 100) as u32;
+        let step = config.update_segments.saturating_mul(self.peer_segment.max(self.mss)).min(share);
+        if self.state.receives() && self.edge.distance(self.right_edge(most)) >= step {
+            self.owed = Owed::Now;
+        }
+        self.commit(desk);
+    }
+}

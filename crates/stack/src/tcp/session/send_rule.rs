@@ -1,0 +1,59 @@
+//! Which new data may go now: windows, Nagle, silly-window avoidance (RFC 9293 §3.8.6.2.1, RFC 1122 §4.2.3.4).
+//!
+//! Windows   the peer's and the congestion window bound what may be out.
+//! Short     a segment that is not full waits while what it might wait for is outstanding: [`Nagle`] says which.
+//! Silly     a full segment always goes; a part of what there is goes only if it fills half of the largest window ever
+//!           offered, so that a window that opens by crumbs is not filled by crumbs.
+
+use super::Session;
+use crate::tcp::config::{Config, Nagle};
+
+impl Session {
+    /// The next segment that windows, Nagle and silly-window avoidance let go: its length and whether FIN ends it.
+    pub(super) fn next_segment(&self, config: &Config) -> Option<(u32, bool)> {
+        let sent = self.una.distance(self.next);
+        let queued = self.queue.bytes();
+        if sent > queued {
+            return None;
+        }
+        let unsent = queued - sent;
+        let finishing = self.state.owes_finish();
+        if self.probe {
+            // One byte, or our FIN, or what little the window admits.
+            let fin = finishing && unsent == 0;
+            return (sent == 0 && (fin || unsent > 0)).then(|| (unsent.min(self.window.max(1)), fin));
+        }
+        let usable = self.window.min(self.reno.window()).saturating_sub(sent);
+        let mut length = unsent.min(usable).min(self.segment_max(config));
+        let may_be_short = finishing || !self.waits(config);
+        if length > self.mss && !(length == unsent && may_be_short) {
+            length -= length % self.mss;
+        }
+        let all = length == unsent;
+        // RFC 9293 §3.8.6.2.1: a full segment, or all there is and Nagle agrees, or half of the largest window.
+        let large = match config.nagle {
+            Nagle::Limit => self.mss.min(config.nagle_limit_bytes),
+            _ => self.mss,
+        };
+        let worth = length >= large
+            || (length > 0 && all && may_be_short)
+            || (length > 0 && length >= self.silly_window(config));
+        // FIN takes a place in the window, too.
+        let fin = finishing && all && sent + length < self.window;
+        if worth || (fin && unsent == 0) { Some((length, fin)) } else { None }
+    }
+
+    /// Nagle: whether a last segment that is not full waits for what is out.
+    fn waits(&self, config: &Config) -> bool {
+        match config.nagle {
+            Nagle::Off => false,
+            Nagle::Classic | Nagle::Limit => self.next != self.una,
+            Nagle::Minshall => self.una.lt(self.short_end),
+        }
+    }
+
+    /// How much of the largest window makes a segment worth sending.
+    fn silly_window(&self, config: &Config) -> u32 {
+        (u64::from(self.window_max) * u64::from(config.silly_window_percent) / 100) as u32
+    }
+}
