@@ -54,6 +54,7 @@ fn a_settle_says_no_more_than_there_is_room_for() {
     talk.said();
     (0..2).for_each(|_| talk.hear(seg(ACK, 1, 1, 60_000), b""));
     talk.write(&bytes(9000));
+    talk.said();
     talk.room = 1;
     for n in 0..8 {
         talk.arrive(seg(ACK, 1, 1, 60_000), b"");

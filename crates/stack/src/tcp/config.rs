@@ -1,5 +1,6 @@
 //! What of TCP can be set, with the source of each default.
 
+use super::CongestionControl;
 use core::time::Duration;
 use kiban_ground::Instant;
 
@@ -37,6 +38,18 @@ kiban_ground::choices! {
         /// Every acknowledgement offers all the room, unless that is less than a segment and a quarter of the buffer
         /// (4.3BSD, `tcp_output`).
         Room = "room",
+    }
+}
+
+kiban_ground::choices! {
+    /// How it is found out that a segment is lost.
+    pub enum LossDetection {
+        /// By time: a segment that left before one that has arrived (RFC 8985); with a peer without SACK as `newreno`.
+        Rack = "rack",
+        /// By three segments SACKed above it (RFC 6675 §4); with a peer without SACK as `newreno`.
+        Sack = "sack",
+        /// By three duplicate acknowledgements, then one a partial acknowledgement (RFC 6582).
+        NewReno = "newreno",
     }
 }
 
@@ -110,6 +123,26 @@ kiban_ground::settings! {
         syn_retries: u32 = 6,
         /// Segments sent before the first acknowledgement (RFC 6928).
         initial_window_segments: u32 = 10,
+        /// How the congestion window grows and falls.
+        congestion: CongestionControl = CongestionControl::Cubic,
+        /// How losses are found.
+        loss_detection: LossDetection = LossDetection::Rack,
+        /// In a recovery send in proportion to what arrives (RFC 6937); else RFC 6675 §5 and RFC 6582.
+        rate_reduction: bool = true,
+        /// The first two duplicate acknowledgements let a new segment go each (RFC 3042).
+        limited_transmit: bool = true,
+        /// Ask about the tail of a flight before the timer runs out (RFC 8985 §7); with SACK alone.
+        tail_probe: bool = true,
+        /// How much longer the tail is waited for when one segment is out, whose acknowledgement the peer may delay (RFC
+        /// 8985 §7.2; Linux takes the least timeout).
+        peer_ack_delay: Duration = Duration::from_millis(200),
+        /// Nothing sent for longer than a timeout: the congestion window begins anew (RFC 5681 §4.1).
+        idle_restart: bool = true,
+        /// Spread segments over the round trip: at twice the window in slow start, 1.2 times it then (Linux). Off: a
+        /// window's worth may leave in a burst.
+        pacing: bool = false,
+        /// SACK is offered and taken (RFC 2018).
+        sack: bool = true,
         /// How long a closed session keeps its name (RFC 9293 §3.4.2: twice the segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
         /// Sessions at most.

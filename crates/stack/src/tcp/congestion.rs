@@ -1,37 +1,100 @@
-//! NewReno (RFC 5681, RFC 6582), counted in bytes (RFC 3465).
+//! Congestion control: how many bytes may be in the network (RFC 5681).
 //!
-//! One acknowledgement may answer a whole burst; in slow start the window therefore grows by what was acknowledged,
-//! not by a segment an ACK.
+//! Phases    *open*: the window grows, by what was acknowledged in slow start, then by the chosen rule. *Recovery*: a loss
+//!           was found; the window follows the proportional rate reduction until all that was out is acknowledged.
+//!           *Loss*: the timer ran out; slow start from one segment.
+//! Rules     Reno (RFC 5681 §3.1) or CUBIC (RFC 9438).
+//! Bytes     one acknowledgement may answer a whole burst, so windows grow by bytes, not by acknowledgements (RFC 3465).
+//! Unused    a window that was not used has not been tried: it does not grow (RFC 7661), and after a pause longer than a
+//!           timeout it begins anew (RFC 5681 §4.1).
 
 use super::config::Config;
+use super::cubic::Cubic;
+use core::time::Duration;
+use kiban_ground::Instant;
 use kiban_wire::tcp::Sequence;
 
-/// What the sender is to do about an acknowledgement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Advice {
-    /// Go on.
-    Continue,
-    /// Send the first unacknowledged segment again.
-    Retransmit,
+kiban_ground::choices! {
+    /// How the window grows when nothing is lost, and how far it falls when something is.
+    pub enum CongestionControl {
+        /// A cubic function of the time since the last loss (RFC 9438).
+        Cubic = "cubic",
+        /// A segment a round trip, and half (RFC 5681).
+        Reno = "reno",
+    }
 }
 
 #[derive(Debug)]
-pub(super) struct Reno {
-    window: u32,
-    threshold: u32,
-    acked: u32,
-    duplicates: u32,
-    /// In recovery until this byte is acknowledged.
-    recovering: Option<Sequence>,
-    /// The highest byte sent when loss was last met: older duplicates tell nothing new (RFC 6582 §3.2).
-    recover: Sequence,
+enum Rule {
+    Reno {
+        /// Bytes acknowledged since the window last grew.
+        acked: u32,
+    },
+    Cubic(Cubic),
 }
 
-impl Reno {
-    pub(super) fn new(config: &Config, mss: u32, initial: Sequence) -> Reno {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Open,
+    /// Until this byte is acknowledged.
+    Recovery(Sequence),
+    Loss(Sequence),
+}
+
+/// What an acknowledgement told, for the window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    /// Everything before it has arrived.
+    pub(super) una: Sequence,
+    /// Bytes acknowledged in order.
+    pub(super) acked: u32,
+    /// Bytes newly known to have arrived, in order or not.
+    pub(super) delivered: u32,
+    /// Bytes that were out before: sent and not acknowledged.
+    pub(super) outstanding: u32,
+    /// Bytes believed to be in the network now.
+    pub(super) flight: u32,
+    /// Whether lost bytes wait to be sent again.
+    pub(super) waits: bool,
+    pub(super) mss: u32,
+    pub(super) round_trip: Duration,
+    pub(super) now: Instant,
+}
+
+/// The congestion control of one session.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    window: u32,
+    threshold: u32,
+    phase: Phase,
+    rule: Rule,
+    /// Proportional rate reduction (RFC 6937): what was out when the loss was found, delivered and sent since.
+    reduces: bool,
+    out_before: u32,
+    delivered: u32,
+    sent: u32,
+    /// When the last acknowledgement came that could grow the window.
+    grown_at: Instant,
+}
+
+impl Congestion {
+    pub(super) fn new(config: &Config, mss: u32) -> Congestion {
         // RFC 6928: min(10 MSS, max(2 MSS, 14600)).
         let window = (config.initial_window_segments * mss).min((2 * mss).max(14_600));
-        Reno { window, threshold: u32::MAX, acked: 0, duplicates: 0, recovering: None, recover: initial }
+        Congestion {
+            window,
+            threshold: u32::MAX,
+            phase: Phase::Open,
+            rule: match config.congestion {
+                CongestionControl::Reno => Rule::Reno { acked: 0 },
+                CongestionControl::Cubic => Rule::Cubic(Cubic::default()),
+            },
+            reduces: config.rate_reduction,
+            out_before: 0,
+            delivered: 0,
+            sent: 0,
+            grown_at: Instant::ZERO,
+        }
     }
 
     /// Begins with less than usual.
@@ -39,136 +102,155 @@ impl Reno {
         self.window = window;
     }
 
-    /// Bytes that may be outstanding.
+    /// Bytes that may be in the network.
     #[inline]
     pub(super) fn window(&self) -> u32 {
         self.window
     }
 
-    /// `bytes` were acknowledged up to `upto`; `flight` were outstanding before, `left` are now.
+    /// The slow start threshold, bytes; nothing before the first loss.
+    pub(super) fn threshold(&self) -> Option<u32> {
+        (self.threshold != u32::MAX).then_some(self.threshold)
+    }
+
+    /// Whether a loss is being recovered from, in either way.
     #[inline]
-    pub(super) fn on_advance(
-        &mut self,
-        bytes: u32,
-        upto: Sequence,
-        flight: u32,
-        left: u32,
-        mss: u32,
-    ) -> Advice {
-        self.duplicates = 0;
-        match self.recovering {
-            None => {
-                // A window that was not used has not been tried (RFC 7661): it does not grow.
-                if flight + mss >= self.window {
-                    self.grow(bytes, mss);
+    pub(super) fn recovers(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    /// Whether the window doubles in a round trip.
+    pub(super) fn starts_slowly(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    /// An acknowledgement came. True when a recovery ends with it.
+    #[inline]
+    pub(super) fn on_acknowledged(&mut self, heard: &Heard) -> bool {
+        match self.phase {
+            Phase::Open => {
+                if heard.acked > 0 && heard.outstanding + heard.mss >= self.window {
+                    self.grow(heard.acked, heard);
+                } else if let (1.., Rule::Cubic(cubic)) = (heard.acked, &mut self.rule) {
+                    cubic.pause(heard.now.since(self.grown_at));
                 }
-                Advice::Continue
+                self.grown_at = heard.now;
+                false
             }
-            Some(recover) if recover.le(upto) => {
-                // RFC 6582 §3.2 step 3, full acknowledgement.
-                self.recovering = None;
-                self.window = self.threshold.min(left.max(mss) + mss);
-                Advice::Continue
+            Phase::Recovery(until) if until.le(heard.una) => {
+                self.phase = Phase::Open;
+                // RFC 6937 §3, at the end; without it RFC 6582 §3.2 step 3, which makes no burst.
+                self.window = match self.reduces {
+                    true => self.threshold,
+                    false => self.threshold.min(heard.flight.max(heard.mss) + heard.mss),
+                };
+                true
             }
-            Some(_) => {
-                // Partial acknowledgement: the next hole is known, deflate by what has left.
-                self.window = self.window.saturating_sub(bytes).max(mss) + if bytes >= mss { mss } else { 0 };
-                Advice::Retransmit
+            Phase::Recovery(_) => {
+                self.reduce_in_proportion(heard);
+                false
+            }
+            Phase::Loss(until) => {
+                self.grow(heard.delivered, heard);
+                if until.le(heard.una) {
+                    self.phase = Phase::Open;
+                    return true;
+                }
+                false
             }
         }
     }
 
-    fn grow(&mut self, bytes: u32, mss: u32) {
-        if self.window < self.threshold {
-            self.window = self.window.saturating_add(bytes).min(1 << 30);
+    fn grow(&mut self, bytes: u32, heard: &Heard) {
+        let grown = if self.window < self.threshold {
+            // Slow start ends at the threshold, not beyond it.
+            bytes.min(self.threshold - self.window)
         } else {
-            self.acked = self.acked.saturating_add(bytes);
-            if self.acked >= self.window {
-                self.acked -= self.window;
-                self.window = self.window.saturating_add(mss).min(1 << 30);
+            match &mut self.rule {
+                Rule::Reno { acked } => {
+                    *acked = acked.saturating_add(bytes);
+                    if *acked < self.window {
+                        return;
+                    }
+                    *acked -= self.window;
+                    heard.mss
+                }
+                Rule::Cubic(cubic) => cubic.grow(bytes, self.window, heard.mss, heard.now, heard.round_trip),
             }
-        }
+        };
+        self.window = self.window.saturating_add(grown).min(1 << 30);
     }
 
-    /// The same byte was asked for again while `flight` bytes are out, up to `next`.
-    pub(super) fn on_duplicate(&mut self, una: Sequence, next: Sequence, flight: u32, mss: u32) -> Advice {
-        self.duplicates += 1;
-        if self.recovering.is_some() {
-            // Every duplicate says that a segment has left the network.
-            self.window = self.window.saturating_add(mss).min(1 << 30);
-            Advice::Continue
-        } else if self.duplicates == 3 && self.recover.lt(una) {
-            self.threshold = (flight / 2).max(2 * mss);
-            self.window = self.threshold + 3 * mss;
-            self.recovering = Some(next);
-            self.recover = next;
-            Advice::Retransmit
+    /// RFC 6937 §3: for what has arrived, send in proportion, so that the flight shrinks to the threshold smoothly.
+    fn reduce_in_proportion(&mut self, heard: &Heard) {
+        if !self.reduces {
+            return;
+        }
+        self.delivered = self.delivered.saturating_add(heard.delivered);
+        let first = self.sent == 0 && heard.waits;
+        let count = if heard.flight > self.threshold {
+            let due = u64::from(self.delivered) * u64::from(self.threshold);
+            (due.div_ceil(u64::from(self.out_before.max(1))) as u32).saturating_sub(self.sent)
         } else {
-            Advice::Continue
+            // Slow start reduction bound: no faster than slow start.
+            let bound = self.delivered.saturating_sub(self.sent).max(heard.delivered) + heard.mss;
+            (self.threshold - heard.flight).min(bound)
+        };
+        self.window = heard.flight + count.max(if first { heard.mss } else { 0 });
+    }
+
+    /// Bytes have left.
+    #[inline]
+    pub(super) fn on_sent(&mut self, bytes: u32) {
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// A loss was found while `outstanding` bytes were out, up to `next` (RFC 5681 §3.2, RFC 6675 §5).
+    pub(super) fn on_loss(&mut self, next: Sequence, heard: &Heard) {
+        if self.recovers() {
+            return;
+        }
+        self.phase = Phase::Recovery(next);
+        self.threshold = self.reduced(heard.outstanding, heard.mss);
+        (self.out_before, self.delivered, self.sent) = (heard.outstanding, 0, 0);
+        self.window = self.threshold;
+        self.reduce_in_proportion(heard);
+    }
+
+    /// A loss was repaired before it was found (RFC 8985 §7.4.2): the window falls all the same.
+    pub(super) fn on_repaired(&mut self, outstanding: u32, mss: u32) {
+        if !self.recovers() {
+            self.threshold = self.reduced(outstanding, mss);
+            self.window = self.window.min(self.threshold);
         }
     }
 
-    /// The retransmission timer ran out (RFC 5681 §3.1, equation 4; RFC 6582 §3.2 step 4).
-    pub(super) fn on_timeout(&mut self, next: Sequence, flight: u32, mss: u32, first: bool) {
-        if first {
-            self.threshold = (flight / 2).max(2 * mss);
+    fn reduced(&mut self, outstanding: u32, mss: u32) -> u32 {
+        // What was out is what the network has borne; a window that was not used says nothing.
+        let borne = outstanding.min(self.window.max(mss));
+        match &mut self.rule {
+            Rule::Reno { acked } => {
+                *acked = 0;
+                (borne / 2).max(2 * mss)
+            }
+            Rule::Cubic(cubic) => cubic.reduce(borne, mss),
+        }
+    }
+
+    /// The retransmission timer ran out (RFC 5681 §3.1, equation 4), the first time in a row or again.
+    pub(super) fn on_timeout(&mut self, next: Sequence, outstanding: u32, mss: u32, first: bool) {
+        if first && !matches!(self.phase, Phase::Loss(_)) {
+            self.threshold = self.reduced(outstanding, mss);
         }
         self.window = mss;
-        self.acked = 0;
-        self.duplicates = 0;
-        self.recovering = None;
-        self.recover = next;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MSS: u32 = 1000;
-
-    fn reno() -> Reno {
-        Reno::new(&Config::default(), MSS, Sequence(0))
+        self.phase = Phase::Loss(next);
     }
 
-    fn at(n: u32) -> Sequence {
-        Sequence(n)
-    }
-
-    #[test]
-    fn slow_start_grows_by_what_was_acknowledged() {
-        let mut reno = reno();
-        assert_eq!(reno.window(), 10_000);
-        reno.on_advance(4000, at(4000), 10_000, 6000, MSS);
-        assert_eq!(reno.window(), 14_000);
-    }
-
-    #[test]
-    fn a_window_that_was_not_used_does_not_grow() {
-        let mut reno = reno();
-        reno.on_advance(1000, at(1000), 1000, 0, MSS);
-        assert_eq!(reno.window(), 10_000);
-    }
-
-    #[test]
-    fn the_third_duplicate_halves_and_retransmits_once() {
-        let mut reno = reno();
-        let advice: alloc::vec::Vec<_> =
-            (0..5).map(|_| reno.on_duplicate(at(1), at(10_000), 10_000, MSS)).collect();
-        assert_eq!(advice[2], Advice::Retransmit);
-        assert_eq!(advice.iter().filter(|advice| **advice == Advice::Retransmit).count(), 1);
-        assert_eq!(reno.window(), 5000 + 3 * MSS + 2 * MSS);
-        // A partial acknowledgement asks for the next hole, a full one ends the recovery at half the window.
-        assert_eq!(reno.on_advance(3000, at(3000), 10_000, 7000, MSS), Advice::Retransmit);
-        assert_eq!(reno.on_advance(7000, at(10_000), 7000, 0, MSS), Advice::Continue);
-        assert_eq!(reno.window(), 2000);
-    }
-
-    #[test]
-    fn duplicates_of_an_old_loss_tell_nothing_new() {
-        let mut reno = reno();
-        reno.on_timeout(at(10_000), 10_000, MSS, true);
-        let advice = (0..4).map(|_| reno.on_duplicate(at(5000), at(10_000), 5000, MSS)).last();
-        assert_eq!((advice, reno.window()), (Some(Advice::Continue), MSS));
+    /// Nothing was sent for longer than a timeout (RFC 5681 §4.1).
+    pub(super) fn on_idle(&mut self, config: &Config, mss: u32) {
+        if !self.recovers() {
+            let initial = Congestion::new(config, mss).window;
+            self.window = self.window.min(initial);
+        }
     }
 }

@@ -49,9 +49,15 @@ kiban_ground::counters! {
         early_dropped,
         /// Duplicate acknowledgements.
         duplicate_acks,
+        /// SACK blocks of bytes that are not out: not believed.
+        sack_unbelieved,
+        /// Acknowledgements that told of bytes that came twice (RFC 2883).
+        duplicate_sacks,
+        /// Probes of the tail of a flight (RFC 8985 §7).
+        tail_probes,
         /// Segments sent again, for any reason.
         retransmissions,
-        /// Retransmissions that duplicate acknowledgements asked for.
+        /// Recoveries that acknowledgements began, not the timer.
         fast_retransmits,
         /// Retransmission timeouts.
         timeouts,

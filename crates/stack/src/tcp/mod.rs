@@ -20,9 +20,12 @@
 mod config;
 mod congestion;
 mod counters;
+mod cubic;
 mod profile;
+mod rack;
 mod receive;
 mod rtt;
+mod scoreboard;
 mod send;
 mod session;
 mod share;
@@ -31,7 +34,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use config::{AckUnit, Config, Nagle, Offer};
+pub use config::{AckUnit, Config, LossDetection, Nagle, Offer};
+pub use congestion::CongestionControl;
 pub use counters::TcpCounters;
 pub use profile::PROFILES;
 pub use state::State;

@@ -6,7 +6,8 @@
 //!           chosen so that a published figure comes out: it explains the figure, it does not reproduce it.
 //! Left out  sizes (MSS, buffers): they belong to the experiment, not to the system.
 
-use super::config::{AckUnit, Config, Nagle, Offer};
+use super::CongestionControl;
+use super::config::{AckUnit, Config, LossDetection, Nagle, Offer};
 use core::time::Duration;
 
 /// The names of the profiles, for [`Config::profile`].
@@ -57,7 +58,7 @@ impl Config {
             rto_min: Duration::from_secs(1),
             rto_max: Duration::from_secs(64),
             retries: 12,
-            ..Config::default()
+            ..Config::of_1990()
         }
     }
 
@@ -91,6 +92,20 @@ impl Config {
             silly_window_percent: 50,
             // Documented: `tcp_slow_start_initial`, 1.
             initial_window_segments: 1,
+            ..Config::of_1990()
+        }
+    }
+
+    /// What no system of those years had: everything about loss that came after Reno (4.3BSD-Reno, 1990).
+    fn of_1990() -> Config {
+        Config {
+            congestion: CongestionControl::Reno,
+            loss_detection: LossDetection::NewReno,
+            rate_reduction: false,
+            limited_transmit: false,
+            tail_probe: false,
+            pacing: false,
+            sack: false,
             ..Config::default()
         }
     }

@@ -1,12 +1,17 @@
-//! Round trips and the retransmission timeout (RFC 6298), one sample a window (Karn's rule, §3).
+//! Round trips and the retransmission timeout (RFC 6298).
+//!
+//! Samples   of segments that were sent once (Karn's rule, §3), one a round trip: many samples of one window would make the
+//!           variation forget (RFC 7323 appendix G).
+//! Least     the least round trip of the last minutes, for RACK's reordering window (RFC 8985 §6.2): every sample counts.
 
 use super::config::Config;
 use core::time::Duration;
 use kiban_ground::Instant;
-use kiban_wire::tcp::Sequence;
 
 /// The timeout with which data begins when a SYN was lost (RFC 6298 §5.7).
 const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+/// The least round trip is forgotten after once to twice so long, as paths change.
+const LEAST_PERIOD: Duration = Duration::from_secs(150);
 
 /// The estimate of one session.
 #[derive(Debug)]
@@ -15,8 +20,11 @@ pub(super) struct Rtt {
     variation: Duration,
     timeout: Duration,
     backoff: u32,
-    /// A byte whose acknowledgement is being timed, and when it left.
-    timed: Option<(Sequence, Instant)>,
+    /// The moment of the last sample: what left before it belongs to the same window.
+    sampled_at: Instant,
+    /// The least round trip of this period and of the one before.
+    least: [Duration; 2],
+    least_since: Instant,
 }
 
 impl Rtt {
@@ -26,32 +34,39 @@ impl Rtt {
             variation: Duration::ZERO,
             timeout: config.rto_initial,
             backoff: 0,
-            timed: None,
+            sampled_at: Instant::ZERO,
+            least: [Duration::MAX; 2],
+            least_since: Instant::ZERO,
         }
     }
 
-    /// A segment that ends before `end` leaves for the first time.
+    /// A segment that left at `left`, and only then, is known to have arrived.
     #[inline]
-    pub(super) fn on_sent(&mut self, end: Sequence, now: Instant) {
-        if self.timed.is_none() {
-            self.timed = Some((end, now));
+    pub(super) fn on_delivered(&mut self, left: Instant, now: Instant, config: &Config) {
+        let trip = now.since(left);
+        if now.since(self.least_since) > LEAST_PERIOD {
+            self.least = [Duration::MAX, self.least[0]];
+            self.least_since = now;
+        }
+        self.least[0] = self.least[0].min(trip);
+        if self.smoothed.is_none() || left >= self.sampled_at {
+            self.sampled_at = now;
+            self.sample(trip, config);
         }
     }
 
-    /// Something was sent again: what is being timed is ambiguous from now on (Karn).
-    pub(super) fn on_retransmit(&mut self) {
-        self.timed = None;
-    }
-
-    /// Everything before `acknowledged` has arrived.
+    /// The least round trip of the last minutes; nothing before the first sample.
     #[inline]
-    pub(super) fn on_acknowledged(&mut self, acknowledged: Sequence, now: Instant, config: &Config) {
-        if let Some((end, left)) = self.timed
-            && end.le(acknowledged)
-        {
-            self.timed = None;
-            self.sample(now.since(left), config);
+    pub(super) fn least(&self) -> Duration {
+        match self.least[0].min(self.least[1]) {
+            Duration::MAX => Duration::ZERO,
+            least => least,
         }
+    }
+
+    /// How much round trips vary.
+    pub(super) fn variation(&self) -> Duration {
+        self.variation
     }
 
     fn sample(&mut self, trip: Duration, config: &Config) {
@@ -80,13 +95,11 @@ impl Rtt {
 
     /// A timeout passed: the next one is twice as long.
     pub(super) fn on_timeout(&mut self) {
-        self.timed = None;
         self.backoff += 1;
     }
 
     /// The peer's window has opened: what was backed off was the asking, not the path.
     pub(super) fn on_reopened(&mut self) {
-        self.timed = None;
         self.backoff = 0;
     }
 
@@ -115,26 +128,38 @@ mod tests {
         let config = Config { rto_min: Duration::from_millis(1), ..Config::default() };
         let mut rtt = Rtt::new(&config);
         assert_eq!(rtt.timeout(&config), Duration::from_secs(1));
-        let zero = Sequence(0);
-        rtt.on_sent(zero, Instant::ZERO);
-        rtt.on_acknowledged(zero, Instant::from_nanos(100_000_000), &config);
+        rtt.on_delivered(Instant::ZERO, Instant::from_nanos(100_000_000), &config);
         // RFC 6298 §2.2: SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR.
         assert_eq!(rtt.timeout(&config), Duration::from_millis(300));
-        rtt.on_sent(zero, Instant::ZERO);
-        rtt.on_acknowledged(zero, Instant::from_nanos(180_000_000), &config);
+        rtt.on_delivered(Instant::from_nanos(50_000_000), Instant::from_nanos(110_000_000), &config);
+        assert_eq!(rtt.timeout(&config), Duration::from_millis(300), "it left before the last sample");
+        rtt.on_delivered(Instant::from_nanos(110_000_000), Instant::from_nanos(290_000_000), &config);
         // §2.3: RTTVAR = 3/4·50 + 1/4·80 = 57.5, SRTT = 7/8·100 + 1/8·180 = 110.
         assert_eq!(rtt.timeout(&config), Duration::from_millis(340));
         rtt.on_timeout();
         assert_eq!(rtt.timeout(&config), Duration::from_millis(680));
+        assert_eq!(rtt.least(), Duration::from_millis(60));
     }
 
     #[test]
-    fn a_round_trip_that_was_sent_again_is_not_sampled() {
+    fn the_least_round_trip_is_forgotten_in_time() {
         let config = Config::default();
         let mut rtt = Rtt::new(&config);
-        rtt.on_sent(Sequence(5), Instant::ZERO);
-        rtt.on_retransmit();
-        rtt.on_acknowledged(Sequence(9), Instant::from_nanos(1), &config);
-        assert_eq!(rtt.smoothed(), None);
+        for second in 1..700u64 {
+            let trip = Duration::from_millis(if second < 100 { 10 } else { 30 });
+            let now = Instant::from_nanos(second * 1_000_000_000);
+            rtt.on_delivered(now - trip, now, &config);
+            let known = rtt.least().as_millis();
+            assert_eq!(
+                known,
+                if second < 300 {
+                    10
+                } else if second > 410 {
+                    30
+                } else {
+                    known
+                }
+            );
+        }
     }
 }

@@ -11,12 +11,15 @@ mod acknowledge;
 mod arrive;
 mod data;
 mod output;
+mod recovery;
 mod send_rule;
 mod time;
 
-use super::congestion::Reno;
+use super::congestion::Congestion;
+use super::rack::Rack;
 use super::receive::Early;
 use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
 use super::send::SendQueue;
 use super::share::Share;
 use super::state::State;
@@ -99,11 +102,37 @@ pub(super) struct Session {
     finishing: bool,
     /// The host has closed: nobody reads what still comes.
     left: bool,
-    resend_first: bool,
+    /// The peer's window is closed and is being asked about.
     probe: bool,
-    reno: Reno,
+    /// What became of what was sent: bytes from `una` to `next`.
+    board: Scoreboard,
+    congestion: Congestion,
+    rack: Rack,
+    /// Whether the peer sends and takes SACK.
+    sack: bool,
+    /// The first lost segment goes whatever the window says.
+    at_once: bool,
+    /// Duplicate acknowledgements in a row, from a peer without SACK.
+    repeats: u8,
+    /// The highest byte sent when loss was last met: older duplicates tell nothing new (RFC 6582 §3.2).
+    recover: Sequence,
+    /// Payload bytes sent again.
+    retransmitted: u64,
     rtt: Rtt,
+    /// When our SYN left, while its answer can be measured.
+    asked_at: Option<Instant>,
+    /// When data last left.
+    sent_at: Instant,
+    /// The retransmission timer, and what else waits for the end of a silence.
     resend_at: Instant,
+    /// When the tail is asked about (RFC 8985 §7), and whether it is time.
+    tail_at: Instant,
+    tail_due: bool,
+    /// When what is late is lost (RFC 8985 §6.3).
+    reorder_at: Instant,
+    /// Pacing: the next segment may leave at `paced_until`; `pace_at` is when a session that waits for it goes on.
+    paced_until: Instant,
+    pace_at: Instant,
     /// Timeouts since the peer was last heard.
     silence: u32,
 
@@ -160,10 +189,23 @@ impl Session {
             queue: SendQueue::default(),
             finishing: false,
             left: false,
-            resend_first: false,
             probe: false,
-            reno: Reno::new(config, mss, initial),
+            board: Scoreboard::default(),
+            congestion: Congestion::new(config, mss),
+            rack: Rack::default(),
+            sack: false,
+            at_once: false,
+            repeats: 0,
+            recover: initial,
+            retransmitted: 0,
             rtt: Rtt::new(config),
+            asked_at: None,
+            sent_at: Instant::ZERO,
+            tail_at: Instant::NEVER,
+            tail_due: false,
+            reorder_at: Instant::NEVER,
+            paced_until: Instant::ZERO,
+            pace_at: Instant::NEVER,
             resend_at: Instant::NEVER,
             silence: 0,
             expected: Sequence(0),
@@ -287,9 +329,11 @@ impl Session {
         let told = self.state == State::TimeWait;
         self.state = State::Closed;
         (self.owed, self.duplicates) = (Owed::Nothing, 0);
-        (self.resend_at, self.ack_at) = (Instant::NEVER, Instant::NEVER);
+        self.stop_timers();
+        self.ack_at = Instant::NEVER;
         desk.send_share.change(self.queue.bytes(), 0);
         self.queue = SendQueue::default();
+        self.board = Scoreboard::default();
         self.early.clear();
         self.commit(desk);
         if !told {
@@ -308,7 +352,7 @@ impl Session {
             remote: self.remote,
             mss: self.mss,
             round_trip: self.rtt.smoothed().unwrap_or(Duration::ZERO),
-            congestion_window_bytes: self.reno.window(),
+            congestion_window_bytes: self.congestion.window(),
             send_window_bytes: self.window,
             outstanding_bytes: self.una.distance(self.max),
             queued_bytes: self.queue.bytes(),

@@ -1,8 +1,9 @@
 //! What an acknowledgement does to the sender: bytes leave the queue, windows move, losses are met (RFC 9293 §3.10.7.4,
 //! fifth; RFC 5681).
 
+use super::recovery::Report;
 use super::{Desk, Session};
-use crate::tcp::congestion::Advice;
+use crate::tcp::scoreboard::Delivery;
 use crate::tcp::state::State;
 use crate::tcp::{Indication, Reason};
 use kiban_ground::Instant;
@@ -32,17 +33,20 @@ impl Session {
             return false;
         }
         let window = self.window_in(header);
+        let outstanding = self.una.distance(self.max);
+        // RFC 5681 §2: a duplicate. The answer to a probe looks like one and tells nothing of loss.
+        let duplicate = pure && ack == self.una && window == self.window && outstanding > 0 && !self.probe;
+        let mut report = Report { acked: 0, outstanding, duplicate, delivery: Delivery::default() };
         if self.una.lt(ack) {
-            self.advance(ack, desk);
-        } else if pure && ack == self.una && window == self.window && self.una != self.max && !self.probe {
-            // RFC 5681 §2: a duplicate. The answer to a probe looks like one and tells nothing of loss.
-            desk.counters.duplicate_acks += 1;
-            let flight = self.una.distance(self.max);
-            if self.reno.on_duplicate(self.una, self.max, flight, self.mss) == Advice::Retransmit {
-                desk.counters.fast_retransmits += 1;
-                self.resend_first = true;
+            report.acked = self.una.distance(ack);
+            self.advance(ack, &mut report.delivery, desk);
+            if self.state == State::Closed {
+                return false;
             }
+        } else {
+            desk.counters.duplicate_acks += u64::from(duplicate);
         }
+        self.on_report(header, report, desk);
         let (sequence, acknowledgment) = self.window_update;
         // RFC 9293 §3.10.7.4: an old acknowledgement's window is old too.
         let newer = sequence.lt(header.sequence) || (sequence == header.sequence && acknowledgment.le(ack));
@@ -50,7 +54,7 @@ impl Session {
             if self.probe && window > self.window {
                 // The window opens: what was probed with goes again, and the clock with it.
                 self.probe = false;
-                self.next = self.una;
+                self.start_over();
                 self.rtt.on_reopened();
                 self.resend_at = Instant::NEVER;
             }
@@ -62,9 +66,8 @@ impl Session {
     }
 
     /// Bytes up to `ack` have arrived for the first time.
-    pub(super) fn advance(&mut self, ack: Sequence, desk: &mut Desk<'_, '_>) {
+    pub(super) fn advance(&mut self, ack: Sequence, delivery: &mut Delivery, desk: &mut Desk<'_, '_>) {
         let acknowledged = self.una.distance(ack);
-        let flight = self.una.distance(self.max);
         let queued = self.queue.bytes();
         let bytes = acknowledged.min(queued);
         self.queue.acknowledged(bytes);
@@ -77,14 +80,14 @@ impl Session {
         if core::mem::take(&mut self.probe) {
             self.rtt.on_reopened();
         }
-        self.resend_first = false;
-        self.rtt.on_acknowledged(ack, desk.cx.now, desk.config);
+        self.board.on_acknowledged(ack, delivery);
         let left = ack.distance(self.max);
-        if self.reno.on_advance(acknowledged, ack, flight, left, self.mss) == Advice::Retransmit {
-            self.resend_first = true;
-        }
         // RFC 6298 §5.2 and §5.3: off when all is acknowledged, else anew.
-        self.resend_at = if left == 0 { Instant::NEVER } else { desk.cx.now + self.rtt.timeout(desk.config) };
+        if left == 0 {
+            self.stop_timers();
+        } else {
+            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        }
         if bytes > 0 {
             desk.up.push_back(Indication::Sent { session: self.id, bytes });
         }

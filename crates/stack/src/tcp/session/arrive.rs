@@ -5,7 +5,7 @@
 //! Opening   the answers to our SYN and to the peer's; `open` is where both ways meet.
 
 use super::{CHALLENGE_PERIOD, CHALLENGES_MAX, Desk, Owed, Session};
-use crate::tcp::congestion::Reno;
+use crate::tcp::congestion::Congestion;
 use crate::tcp::state::State;
 use crate::tcp::{Config, Indication, Reason};
 use kiban_ground::{Instant, Pdu};
@@ -116,6 +116,7 @@ impl Session {
             self.send_shift = shift.min(14);
             self.receive_shift = config.window_shift();
         }
+        self.sack = config.sack && header.options.sack_permitted;
         // Our SYN has offered a window, if it was ours that went first.
         let offered = self.expected.distance(self.edge);
         self.expected = header.sequence + 1;
@@ -129,12 +130,16 @@ impl Session {
     pub(super) fn open(&mut self, ack: Sequence, desk: &mut Desk<'_, '_>) {
         self.state = if self.finishing { State::FinWait1 } else { State::Established };
         (self.una, self.next, self.max) = (ack, ack, ack);
-        self.rtt.on_acknowledged(ack, desk.cx.now, desk.config);
+        if let Some(asked_at) = self.asked_at.take() {
+            self.rtt.on_delivered(asked_at, desk.cx.now, desk.config);
+        }
         let lost = self.rtt.on_opened();
-        self.reno = Reno::new(desk.config, self.mss, ack - 1);
+        self.congestion = Congestion::new(desk.config, self.mss);
+        self.recover = ack - 1;
+        self.sent_at = desk.cx.now;
         if lost > 1 {
             // RFC 6928 §2: when more than one SYN was lost, one segment is enough to begin with.
-            self.reno.begin_with(self.mss);
+            self.congestion.begin_with(self.mss);
         }
         self.resend_at = Instant::NEVER;
         self.silence = 0;

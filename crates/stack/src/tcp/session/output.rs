@@ -11,6 +11,13 @@ use kiban_ground::{Instant, Pdu};
 use kiban_wire::checksum;
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
+/// What is sent next.
+enum Choice {
+    New { length: u32, fin: bool },
+    Again,
+    Tail,
+}
+
 impl Session {
     #[inline]
     pub(super) fn segment_max(&self, config: &Config) -> u32 {
@@ -24,16 +31,14 @@ impl Session {
             State::SynSent | State::SynReceived => return self.output_syn(desk),
             _ => {}
         }
-        let again = self.resend_first;
-        let mut progress = if again { self.output_again(desk) } else { Progress::Done };
-        let mut segments = usize::from(again);
+        let (mut progress, mut segments) = (Progress::Done, 0);
         while progress == Progress::Done {
-            let Some((length, fin)) = self.next_segment(desk.config) else { break };
+            let Some(next) = self.choose(desk) else { break };
             if segments == quantum {
                 return Progress::More;
             }
             segments += 1;
-            if !self.output_data(self.next, length, fin, desk) {
+            if !self.send_chosen(next, desk) {
                 progress = Progress::Starved;
             }
         }
@@ -72,14 +77,15 @@ impl Session {
         let scale = desk.config.window_scaling && (!answer || self.receive_shift > 0 || self.send_shift > 0);
         let options = Options {
             mss: Some(desk.config.mss),
+            sack_permitted: desk.config.sack && (!answer || self.sack),
             window_shift: scale.then(|| desk.config.window_shift()),
             ..Options::NONE
         };
         if self.max == self.una {
-            self.rtt.on_sent(self.una + 1, desk.cx.now);
+            self.asked_at = Some(desk.cx.now);
         } else {
             desk.counters.retransmissions += 1;
-            self.rtt.on_retransmit();
+            self.asked_at = None;
         }
         self.emit(self.una, flags, options, pdu, desk);
         self.next = self.una + 1;
@@ -88,32 +94,132 @@ impl Session {
         Progress::Done
     }
 
-    /// The first unacknowledged segment again (fast retransmit, partial acknowledgement).
-    fn output_again(&mut self, desk: &mut Desk<'_, '_>) -> Progress {
-        let length = self.queue.bytes().min(self.mss);
-        let fin =
-            self.state.owes_finish() && length == self.queue.bytes() && self.max == self.una + (length + 1);
-        let next = self.next;
-        if !self.output_data(self.una, length, fin, desk) {
-            return Progress::Starved;
+    /// Bytes that the congestion window leaves room for.
+    pub(super) fn congestion_room(&self, config: &Config) -> u32 {
+        let mut flight = self.board.flight();
+        if !config.limited_transmit && !self.congestion.recovers() {
+            // RFC 3042 not wanted: that something has arrived out of order lets nothing new go.
+            flight += self.board.sacked();
         }
-        if self.next.lt(next) {
-            self.next = next;
+        self.congestion.window().saturating_sub(flight)
+    }
+
+    /// What is sent next: what is lost, then what is new.
+    fn choose(&mut self, desk: &mut Desk<'_, '_>) -> Option<Choice> {
+        if self.tail_due {
+            return Some(Choice::Tail);
         }
-        self.resend_first = false;
-        Progress::Done
+        let again = self.board.lost() > 0 && self.may_send_again(desk.config);
+        let new = if again { None } else { self.next_segment(desk.config) };
+        if (again || new.is_some()) && self.waits_for_pace(desk) {
+            return None;
+        }
+        if again { Some(Choice::Again) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
+    }
+
+    fn may_send_again(&self, config: &Config) -> bool {
+        // Nothing in the air: the first lost segment goes whatever the windows say (RFC 6298 §5.4).
+        self.at_once
+            || self.board.flight() == 0
+            || (self.congestion_room(config) >= self.mss.min(self.board.lost())
+                && self.una.distance(self.next) <= self.window)
+    }
+
+    /// Sends what was chosen. False when there is no memory for the PDU.
+    fn send_chosen(&mut self, choice: Choice, desk: &mut Desk<'_, '_>) -> bool {
+        match choice {
+            Choice::New { length, fin } => self.output_data(self.next, length, fin, desk),
+            Choice::Again => {
+                // What the windows admit; a closed or shrunken one still takes one segment (RFC 9293 §3.8.6).
+                let shrunken = self.una.distance(self.next) > self.window;
+                let most =
+                    if shrunken || self.at_once { self.mss } else { self.congestion_room(desk.config) };
+                self.at_once = false;
+                let most = most.min(self.segment_max(desk.config));
+                let Some((at, length)) = self.board.take_lost(most, desk.cx.now) else { return true };
+                let sent = self.output_again(at, length, desk);
+                if sent < length {
+                    self.board.put_back(at, sent);
+                }
+                sent > 0
+            }
+            Choice::Tail => self.output_tail(desk),
+        }
+    }
+
+    /// One segment more, to hear of the tail (RFC 8985 §7.3): new data if the peer's window admits any, else the last
+    /// that is out.
+    fn output_tail(&mut self, desk: &mut Desk<'_, '_>) -> bool {
+        let sent = self.una.distance(self.next);
+        let length = self.queue.bytes().saturating_sub(sent).min(self.mss);
+        let new = length > 0 && sent + length <= self.window;
+        let left = if new {
+            self.output_data(self.next, length, false, desk)
+        } else {
+            match self.board.take_last(desk.cx.now) {
+                Some((at, length)) => self.output_again(at, length, desk) > 0,
+                None => {
+                    self.tail_due = false;
+                    return true;
+                }
+            }
+        };
+        if left {
+            desk.counters.tail_probes += 1;
+            self.rack.on_probe(self.next, !new);
+            (self.tail_at, self.tail_due) = (Instant::NEVER, false);
+            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        }
+        left
+    }
+
+    /// Sends `length` bytes of the stream from `at` on again, our FIN among them if they reach it. How many have left.
+    fn output_again(&mut self, at: Sequence, length: u32, desk: &mut Desk<'_, '_>) -> u32 {
+        let Some(mut pdu) = desk.cx.memory.blocks.take() else { return 0 };
+        let from = self.una.distance(at);
+        let data = length.min(self.queue.bytes().saturating_sub(from));
+        let taken = self.queue.gather(from, data, &mut pdu);
+        let fin = data < length && taken == data;
+        desk.counters.retransmissions += 1;
+        self.retransmitted += u64::from(taken);
+        self.send_off(at, taken, fin, pdu, desk);
+        taken + u32::from(fin)
     }
 
     /// Sends `length` bytes from `at` on. False when there is no memory for the PDU.
     fn output_data(&mut self, at: Sequence, length: u32, fin: bool, desk: &mut Desk<'_, '_>) -> bool {
         let Some(mut pdu) = desk.cx.memory.blocks.take() else { return false };
+        let now = desk.cx.now;
         if self.una == self.max {
             // RFC 6298 §5.1: nothing was out, so the clock starts now; it may have run for a closed window.
             self.resend_at = Instant::NEVER;
+            if desk.config.idle_restart && now.since(self.sent_at) > self.rtt.timeout(desk.config) {
+                self.congestion.on_idle(desk.config, self.mss);
+            }
         }
         let taken = self.queue.gather(self.una.distance(at), length, &mut pdu);
         let fin = fin && taken == length;
         let end = at + (taken + u32::from(fin));
+        let again = at.lt(self.max);
+        desk.counters.retransmissions += u64::from(again);
+        if self.max.lt(end) {
+            desk.counters.bytes_out += u64::from(self.max.distance(end));
+            self.max = end;
+        }
+        if taken < self.mss {
+            self.short_end = end;
+        }
+        self.board.on_sent(at, end, self.mss as u16, now, again);
+        self.next = end;
+        self.send_off(at, taken, fin, pdu, desk);
+        if !self.probe {
+            self.arm_tail(desk);
+        }
+        true
+    }
+
+    /// A segment of data leaves: flags, clocks, pace.
+    fn send_off(&mut self, at: Sequence, taken: u32, fin: bool, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
         let mut flags = Flags::ACK;
         if self.una.distance(at) + taken == self.queue.bytes() {
             flags = flags | Flags::PSH;
@@ -121,28 +227,36 @@ impl Session {
         if fin {
             flags = flags | Flags::FIN;
         }
-        if at == self.max {
-            self.rtt.on_sent(end, desk.cx.now);
-        } else {
-            desk.counters.retransmissions += 1;
-            self.rtt.on_retransmit();
-        }
-        if self.max.lt(end) {
-            desk.counters.bytes_out += u64::from(self.max.distance(end));
-            self.max = end;
-        }
-        if !taken.is_multiple_of(self.mss) {
-            self.short_end = end;
-        }
         if taken > self.mss {
             pdu.set_cut(self.mss as u16);
         }
         self.emit(at, flags, Options::NONE, pdu, desk);
-        self.next = end;
-        if self.resend_at == Instant::NEVER {
-            self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        let now = desk.cx.now;
+        self.sent_at = now;
+        self.congestion.on_sent(taken + u32::from(fin));
+        if desk.config.pacing {
+            self.pace(taken, now);
         }
-        true
+        if self.resend_at == Instant::NEVER {
+            self.resend_at = now + self.rtt.timeout(desk.config);
+        }
+    }
+
+    /// The moment before which nothing more may leave: a window is spread over a round trip.
+    fn pace(&mut self, bytes: u32, now: Instant) {
+        let Some(trip) = self.rtt.smoothed() else { return };
+        let window = u64::from(self.congestion.window().max(self.mss));
+        // Linux: twice the rate in slow start, so that the window can double; 1.2 times it afterwards.
+        let faster = if self.congestion.starts_slowly() { window * 2 } else { window + window / 5 };
+        let gap = trip.as_nanos() as u64 * u64::from(bytes) / faster;
+        self.paced_until = self.paced_until.max(now) + core::time::Duration::from_nanos(gap);
+    }
+
+    /// Whether pacing holds the next segment back; the clock is set then.
+    fn waits_for_pace(&mut self, desk: &Desk<'_, '_>) -> bool {
+        let waits = desk.config.pacing && self.paced_until > desk.cx.now;
+        self.pace_at = if waits { self.paced_until } else { Instant::NEVER };
+        waits
     }
 
     /// Puts the header in front and hands the segment down. Every segment after the first SYN acknowledges.

@@ -23,7 +23,7 @@ impl Session {
             let fin = finishing && unsent == 0;
             return (sent == 0 && (fin || unsent > 0)).then(|| (unsent.min(self.window.max(1)), fin));
         }
-        let usable = self.window.min(self.reno.window()).saturating_sub(sent);
+        let usable = self.window.saturating_sub(sent).min(self.congestion_room(config));
         let mut length = unsent.min(usable).min(self.segment_max(config));
         let may_be_short = finishing || !self.waits(config);
         if length > self.mss && !(length == unsent && may_be_short) {

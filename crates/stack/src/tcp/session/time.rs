@@ -9,7 +9,7 @@ impl Session {
     /// The next moment at which something happens by itself.
     #[inline]
     pub(in crate::tcp) fn deadline(&self) -> Instant {
-        self.resend_at.min(self.ack_at)
+        self.resend_at.min(self.ack_at).min(self.tail_at).min(self.reorder_at).min(self.pace_at)
     }
 
     /// A deadline may have been reached.
@@ -21,6 +21,17 @@ impl Session {
                 desk.counters.delayed_acks += 1;
                 self.owed = Owed::Now;
             }
+        }
+        if self.reorder_at <= now {
+            self.reorder_at = Instant::NEVER;
+            self.on_reorder_timer(desk);
+        }
+        if self.tail_at <= now {
+            self.tail_at = Instant::NEVER;
+            self.tail_due = true;
+        }
+        if self.pace_at <= now {
+            self.pace_at = Instant::NEVER;
         }
         if self.resend_at <= now {
             self.resend_at = Instant::NEVER;
@@ -43,19 +54,17 @@ impl Session {
         if outstanding == 0 || self.probe {
             // RFC 9293 §3.8.6.1: the window is closed: one byte asks whether it still is.
             self.rtt.on_timeout();
-            self.next = self.una;
+            self.start_over();
             self.probe = true;
             desk.counters.probes += 1;
             return;
         }
         desk.counters.timeouts += 1;
         self.rtt.on_timeout();
-        self.next = self.una;
         if !self.state.is_synchronised() {
+            self.next = self.una;
             return;
         }
-        self.reno.on_timeout(self.max, outstanding, self.mss, self.silence == 1);
-        // Go back: the first segment now, whatever the window; the others as it opens.
-        self.resend_first = true;
+        self.on_retransmission_timeout(outstanding);
     }
 }

@@ -1,0 +1,650 @@
+//! The scoreboard: what has been sent, when, and what has become of it (RFC 2018, RFC 6675, RFC 8985 §5.2).
+//!
+//! Records   one for each segment that is out, in the order of the stream, from the first unacknowledged byte to the
+//!           last byte sent. A record is *sacked* (the peer holds it), *lost* (believed to be gone), or neither.
+//! Flight    bytes of records that are neither, or lost and sent again: what is believed to be in the network, the
+//!           `pipe` of RFC 6675. It is counted as records change, never summed.
+//! Large     a segment handed down whole is one record of many units, each an MSS; SACK blocks are rounded inward to
+//!           its units, so a peer cannot cut records into crumbs: records are bounded by units in flight.
+//! Cost      nothing lost: a push for a segment and a pop for its acknowledgement. In a recovery runs of sacked records
+//!           are skipped by a stride kept in the first of them, and of a block that has grown only what is new is read.
+//! Without   SACK each duplicate acknowledgement says that *some* segment has arrived: `nameless` counts them.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use kiban_ground::Instant;
+use kiban_wire::tcp::{SACK_BLOCKS_MAX, SackBlock, Sequence};
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    start: Sequence,
+    end: Sequence,
+    sent_at: Instant,
+    /// Bytes that travel as one packet.
+    unit: u16,
+    sacked: bool,
+    lost: bool,
+    /// Lost, and sent again since.
+    resent: bool,
+    /// Sent more than once: what it tells about round trips is ambiguous (Karn).
+    ambiguous: bool,
+    /// In a sacked record: so many records from here on are sacked, at least; zero counts as one.
+    stride: u32,
+}
+
+impl Record {
+    #[inline]
+    fn bytes(&self) -> u32 {
+        self.start.distance(self.end)
+    }
+
+    #[inline]
+    fn flies(&self) -> bool {
+        !self.sacked && (!self.lost || self.resent)
+    }
+
+    /// Whether it was sent before a segment that left at `moment` and ended at `end` (RFC 8985 §6.2, step 2).
+    #[inline]
+    fn sent_before(&self, moment: Instant, end: Sequence) -> bool {
+        self.sent_at < moment || (self.sent_at == moment && self.end.lt(end))
+    }
+}
+
+/// The newest transmission that is known to have arrived, and what else one acknowledgement told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    /// Bytes that are known to have arrived, and were not before.
+    pub(super) bytes: u32,
+    /// Of these, bytes that a SACK block named.
+    pub(super) sacked_bytes: u32,
+    /// The latest transmission among them: when it left, where it ends, and whether it had left before.
+    pub(super) latest: Option<(Instant, Sequence, bool)>,
+    /// When the latest of those that left only once left: a round trip to measure.
+    pub(super) measured: Option<(Instant, Sequence)>,
+    /// Something among them left more than once, and is acknowledged in order: what came before it has waited for it,
+    /// and measures nothing.
+    pub(super) waited: bool,
+    /// The lowest byte, of those that left only once: it may tell of reordering.
+    pub(super) lowest_first: Option<Sequence>,
+}
+
+impl Delivery {
+    #[inline]
+    fn note(&mut self, record: &Record) {
+        self.bytes += record.bytes();
+        let later = self.latest.is_none_or(|(moment, end, _)| {
+            record.sent_at > moment || (record.sent_at == moment && end.lt(record.end))
+        });
+        if later {
+            self.latest = Some((record.sent_at, record.end, record.ambiguous));
+        }
+        if !record.ambiguous {
+            if self.measured.is_none_or(|(moment, _)| moment <= record.sent_at) {
+                self.measured = Some((record.sent_at, record.end));
+            }
+            self.lowest_first =
+                Some(self.lowest_first.map_or(record.start, |lowest| lowest.min(record.start)));
+        }
+    }
+}
+
+/// The scoreboard of one session.
+#[derive(Debug, Default)]
+pub(super) struct Scoreboard {
+    records: VecDeque<Record>,
+    flight: u32,
+    /// Bytes that are lost and not sent again.
+    lost: u32,
+    sacked: u32,
+    nameless: u32,
+    /// No record before this one is lost and waits.
+    lost_from: usize,
+    /// The end of the highest sacked record.
+    highest: Option<Sequence>,
+    /// The blocks of the last acknowledgement that carried any.
+    known: [SackBlock; SACK_BLOCKS_MAX],
+}
+
+impl Scoreboard {
+    /// Bytes believed to be in the network.
+    #[inline]
+    pub(super) fn flight(&self) -> u32 {
+        self.flight.saturating_sub(self.nameless)
+    }
+
+    /// Bytes that are lost and wait to be sent again.
+    #[inline]
+    pub(super) fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// Bytes that the peer holds behind a hole, as it says or as duplicates tell.
+    #[inline]
+    pub(super) fn sacked(&self) -> u32 {
+        self.sacked + self.nameless
+    }
+
+    /// The end of the highest run that the peer holds behind a hole.
+    pub(super) fn highest_sacked(&self) -> Option<Sequence> {
+        self.highest
+    }
+
+    /// Forgets everything: the session starts from its first unacknowledged byte again.
+    pub(super) fn clear(&mut self) {
+        *self = Scoreboard { records: core::mem::take(&mut self.records), ..Scoreboard::default() };
+        self.records.clear();
+    }
+
+    /// New bytes leave: the next of the stream.
+    #[inline]
+    pub(super) fn on_sent(&mut self, start: Sequence, end: Sequence, unit: u16, now: Instant, again: bool) {
+        self.flight += start.distance(end);
+        self.records.push_back(Record {
+            start,
+            end,
+            sent_at: now,
+            unit: unit.max(1),
+            sacked: false,
+            lost: false,
+            resent: false,
+            ambiguous: again,
+            stride: 0,
+        });
+    }
+
+    /// Everything before `ack` has arrived.
+    #[inline]
+    pub(super) fn on_acknowledged(&mut self, ack: Sequence, delivery: &mut Delivery) {
+        let mut popped = 0;
+        while let Some(front) = self.records.front_mut() {
+            if !front.start.lt(ack) {
+                break;
+            }
+            let mut done = *front;
+            let whole = front.end.le(ack);
+            if !whole {
+                done.end = ack;
+                front.start = ack;
+            } else {
+                popped += 1;
+            }
+            if done.sacked {
+                self.sacked -= done.bytes();
+            } else {
+                delivery.note(&done);
+                delivery.waited |= done.ambiguous;
+                if done.flies() {
+                    self.flight -= done.bytes();
+                } else {
+                    self.lost -= done.bytes();
+                }
+            }
+            if !whole {
+                break;
+            }
+            self.records.pop_front();
+        }
+        self.lost_from = self.lost_from.saturating_sub(popped);
+        if self.highest.is_some_and(|highest| highest.le(ack)) {
+            self.highest = None;
+        }
+    }
+
+    /// The peer says that it holds these blocks, all of them between the first unacknowledged byte and the last sent.
+    pub(super) fn on_sack(&mut self, blocks: &[SackBlock], delivery: &mut Delivery) {
+        let mut news = [SackBlock::default(); SACK_BLOCKS_MAX];
+        for (place, block) in blocks.iter().enumerate().take(SACK_BLOCKS_MAX) {
+            let mut left = block.left;
+            // Blocks grow at their end: what the last acknowledgement named need not be looked at again.
+            for known in &self.known {
+                if known.left.le(left) && left.lt(known.right) {
+                    left = known.right;
+                }
+            }
+            let right =
+                if left.lt(block.right) { self.mark(left, block.right, delivery) } else { block.right };
+            news[place] = SackBlock { left: block.left, right };
+        }
+        self.known = news;
+    }
+
+    /// Marks what lies between; how far every unit is marked.
+    fn mark(&mut self, left: Sequence, right: Sequence, delivery: &mut Delivery) -> Sequence {
+        let mut covered = right;
+        let first = self.records.partition_point(|record| record.end.le(left));
+        let mut index = first;
+        while let Some(record) = self.records.get(index).copied() {
+            if !record.start.lt(right) {
+                break;
+            }
+            if record.sacked {
+                index += self.run(index);
+                continue;
+            }
+            // Units that lie wholly within the block; the last unit may be short.
+            let unit = u32::from(record.unit);
+            let from = match record.start.lt(left) {
+                true => record.start.distance(left).div_ceil(unit) * unit,
+                false => 0,
+            };
+            let upto = match right.lt(record.end) {
+                true => record.start.distance(right) / unit * unit,
+                false => record.bytes(),
+            };
+            if right.lt(record.end) {
+                covered = record.start + upto;
+            }
+            if from >= upto {
+                index += 1;
+                continue;
+            }
+            if upto < record.bytes() {
+                self.cut(index, upto);
+            }
+            if from > 0 {
+                self.cut(index, from);
+                index += 1;
+            }
+            let record = &mut self.records[index];
+            let (bytes, flies) = (record.bytes(), record.flies());
+            (record.sacked, record.stride) = (true, 1);
+            delivery.note(record);
+            delivery.sacked_bytes += bytes;
+            let end = record.end;
+            if flies {
+                self.flight -= bytes;
+            } else {
+                self.lost -= bytes;
+            }
+            self.sacked += bytes;
+            self.highest = Some(self.highest.map_or(end, |highest| highest.max(end)));
+            index += 1;
+        }
+        // Runs that have grown together are skipped in one stride.
+        if let Some(start) = self.records.get(first).filter(|record| record.sacked).map(|_| first) {
+            self.run(start);
+        }
+        if first > 0 && self.records[first - 1].sacked {
+            self.run(first - 1);
+        }
+        covered
+    }
+
+    /// How many sacked records follow each other from `index` on; the stride is remembered.
+    fn run(&mut self, index: usize) -> usize {
+        let mut next = index;
+        while let Some(record) = self.records.get(next) {
+            if !record.sacked {
+                break;
+            }
+            next += (record.stride as usize).max(1);
+        }
+        let run = next - index;
+        self.records[index].stride = run as u32;
+        run
+    }
+
+    /// Cuts the record at `index` in two, `at` bytes from its start. It is not sacked.
+    fn cut(&mut self, index: usize, at: u32) {
+        let mut rest = self.records[index];
+        rest.start += at;
+        self.records[index].end = rest.start;
+        self.records.insert(index + 1, rest);
+        if self.lost_from > index + 1 {
+            self.lost_from += 1;
+        }
+    }
+
+    // ---- Loss -------------------------------------------------------------------------------------------------
+
+    fn lose(&mut self, index: usize) {
+        let record = &mut self.records[index];
+        if record.flies() {
+            self.flight -= record.bytes();
+            self.lost += record.bytes();
+            (record.lost, record.resent) = (true, false);
+            self.lost_from = self.lost_from.min(index);
+        }
+    }
+
+    /// A duplicate acknowledgement without SACK: one segment of `mss` bytes has left the network (RFC 5681 §3.2).
+    pub(super) fn on_nameless(&mut self, mss: u32) {
+        self.nameless = (self.nameless + mss).min(self.flight);
+    }
+
+    /// `bytes` were acknowledged without SACK: of the nameless ones, all but the first segment are among them.
+    pub(super) fn on_named(&mut self, bytes: u32, mss: u32) {
+        self.nameless = self.nameless.saturating_sub(bytes.saturating_sub(mss)).min(self.flight);
+    }
+
+    /// There are no nameless ones: whatever was duplicated, all is acknowledged.
+    pub(super) fn forget_nameless(&mut self) {
+        self.nameless = 0;
+    }
+
+    /// The first unit that is out is lost (RFC 6582: a partial acknowledgement, or the third duplicate).
+    pub(super) fn lose_first(&mut self) {
+        let Some(record) = self.records.front() else { return };
+        if record.lost && !record.resent || record.sacked {
+            return;
+        }
+        if record.bytes() > u32::from(record.unit) {
+            self.cut(0, u32::from(record.unit));
+        }
+        self.lose(0);
+        self.nameless = self.nameless.min(self.flight);
+    }
+
+    /// The timer ran out: nothing that is not sacked is in the network (RFC 6675 §5.1, RFC 8985 §6.3).
+    pub(super) fn lose_all(&mut self) {
+        for index in 0..self.records.len() {
+            if !self.records[index].sacked {
+                self.lose(index);
+            }
+        }
+        self.nameless = 0;
+    }
+
+    /// The peer did not keep what it said it held (RFC 2018 §8): nothing is sacked.
+    pub(super) fn renege(&mut self) {
+        for record in &mut self.records {
+            if core::mem::take(&mut record.sacked) {
+                self.flight += if record.flies() { record.bytes() } else { 0 };
+                self.lost += if record.flies() { 0 } else { record.bytes() };
+            }
+        }
+        (self.sacked, self.highest, self.lost_from) = (0, None, 0);
+        self.known = [SackBlock::default(); SACK_BLOCKS_MAX];
+    }
+
+    /// Whether the first record out is sacked: the peer acknowledges less than it said it holds.
+    pub(super) fn is_reneged(&self) -> bool {
+        self.records.front().is_some_and(|record| record.sacked)
+    }
+
+    /// RFC 6675 §4, IsLost: what has `bytes` sacked above it is lost. Whether anything was found.
+    pub(super) fn lose_below(&mut self, bytes: u32) -> bool {
+        let (mut above, mut border) = (0, self.records.len());
+        while above < bytes && border > 0 {
+            border -= 1;
+            above += if self.records[border].sacked { self.records[border].bytes() } else { 0 };
+        }
+        if above < bytes {
+            return false;
+        }
+        let before = self.lost;
+        let mut index = 0;
+        while index < border {
+            if self.records[index].sacked {
+                index += self.run(index);
+                continue;
+            }
+            // Sent again is believed in until the timer says otherwise.
+            if !self.records[index].lost {
+                self.lose(index);
+            }
+            index += 1;
+        }
+        self.lost > before
+    }
+
+    /// RFC 8985 §6.2, step 5: what left before the latest delivered transmission, and `patience` ago, is lost. Whether
+    /// anything was found, and when the next would be, if nothing is heard of it.
+    pub(super) fn lose_overdue(
+        &mut self,
+        (moment, end): (Instant, Sequence),
+        patience: Duration,
+        now: Instant,
+    ) -> (bool, Instant) {
+        let before = self.lost;
+        let mut next = Instant::NEVER;
+        let mut index = 0;
+        while let Some(record) = self.records.get(index).copied() {
+            if record.sacked {
+                index += self.run(index);
+                continue;
+            }
+            if record.flies() {
+                if record.sent_before(moment, end) {
+                    let due = record.sent_at + patience;
+                    if due <= now {
+                        self.lose(index);
+                    } else {
+                        next = next.min(due);
+                    }
+                } else if !record.ambiguous {
+                    // What left for the first time left in this order: nothing behind it left earlier, but for what
+                    // is in the air again, and that is timed by its own delivery.
+                    break;
+                }
+            }
+            index += 1;
+        }
+        (self.lost > before, next)
+    }
+
+    // ---- Again ------------------------------------------------------------------------------------------------
+
+    /// Takes the first run of lost bytes for sending again: at most `most` bytes, and at least one unit.
+    pub(super) fn take_lost(&mut self, most: u32, now: Instant) -> Option<(Sequence, u32)> {
+        if self.lost == 0 {
+            return None;
+        }
+        let waits = |record: &Record| record.lost && !record.resent && !record.sacked;
+        let mut index = self.lost_from;
+        while !waits(self.records.get(index)?) {
+            index += if self.records[index].sacked { self.run(index) } else { 1 };
+        }
+        let unit = u32::from(self.records[index].unit);
+        let most = (most / unit).max(1) * unit;
+        if self.records[index].bytes() > most {
+            self.cut(index, most);
+        }
+        // Neighbours that are lost, too, travel together.
+        let mut last = index;
+        let mut bytes = self.records[index].bytes();
+        while let Some(next) = self.records.get(last + 1) {
+            if !waits(next) || bytes + next.bytes() > most {
+                break;
+            }
+            bytes += next.bytes();
+            last += 1;
+        }
+        let end = self.records[last].end;
+        self.records.drain(index + 1..=last);
+        let record = &mut self.records[index];
+        record.end = end;
+        record.sent_at = now;
+        (record.resent, record.ambiguous) = (true, true);
+        self.lost -= bytes;
+        self.flight += bytes;
+        self.lost_from = index + 1;
+        Some((self.records[index].start, bytes))
+    }
+
+    /// Of what `take_lost` gave only the first `sent` bytes have left: the rest is lost as before.
+    pub(super) fn put_back(&mut self, start: Sequence, sent: u32) {
+        let mut index = self.records.partition_point(|record| record.start.lt(start));
+        if sent > 0 {
+            self.cut(index, sent);
+            index += 1;
+        }
+        self.lose(index);
+    }
+
+    /// The last unit that is out and not sacked, for a probe of the tail (RFC 8985 §7.3): it counts as sent now.
+    pub(super) fn take_last(&mut self, now: Instant) -> Option<(Sequence, u32)> {
+        let mut index = self.records.iter().rposition(Record::flies)?;
+        let unit = u32::from(self.records[index].unit);
+        let bytes = self.records[index].bytes();
+        if bytes > unit {
+            self.cut(index, (bytes - 1) / unit * unit);
+            index += 1;
+        }
+        let record = &mut self.records[index];
+        record.sent_at = now;
+        record.ambiguous = true;
+        Some((record.start, record.bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const UNIT: u32 = 10;
+    /// The stream crosses the end of the numbers.
+    const BEGIN: Sequence = Sequence(0xffff_ff80);
+
+    /// What one unit is, told without cleverness.
+    #[derive(Clone, Copy, Default)]
+    struct Unit {
+        sacked: bool,
+        lost: bool,
+        resent: bool,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send(u32),
+        Acknowledge(u32),
+        /// From so many bytes behind the first, so many bytes.
+        Sack(Vec<(u32, u32)>),
+        LoseBelow(u32),
+        LoseAll,
+        Again(u32),
+        PutBack(u32, u32),
+        Renege,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (1u32..5).prop_map(Step::Send),
+            2 => (1u32..8).prop_map(Step::Acknowledge),
+            4 => prop::collection::vec((0u32..200, 1u32..120), 1..4).prop_map(Step::Sack),
+            2 => (1u32..60).prop_map(Step::LoseBelow),
+            1 => Just(Step::LoseAll),
+            3 => (1u32..50).prop_map(Step::Again),
+            1 => (1u32..50, 0u32..3).prop_map(|(most, units)| Step::PutBack(most, units)),
+            1 => Just(Step::Renege),
+        ];
+        prop::collection::vec(step, 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn a_scoreboard_counts_what_a_list_of_units_says(steps in steps()) {
+            let mut board = Scoreboard::default();
+            let mut model: VecDeque<Unit> = VecDeque::new();
+            let (mut una, mut now) = (BEGIN, Instant::ZERO);
+            for step in steps {
+                now += Duration::from_millis(1);
+                let next = una + model.len() as u32 * UNIT;
+                let mut delivery = Delivery::default();
+                match step {
+                    Step::Send(units) => {
+                        board.on_sent(next, next + units * UNIT, UNIT as u16, now, false);
+                        model.extend((0..units).map(|_| Unit::default()));
+                    }
+                    Step::Acknowledge(units) => {
+                        let units = units.min(model.len() as u32);
+                        una += units * UNIT;
+                        board.on_acknowledged(una, &mut delivery);
+                        let fresh = model.drain(..units as usize).filter(|unit| !unit.sacked).count();
+                        prop_assert_eq!(delivery.bytes, fresh as u32 * UNIT);
+                    }
+                    Step::Sack(ranges) => {
+                        let out = model.len() as u32 * UNIT;
+                        let blocks: Vec<_> = ranges
+                            .iter()
+                            .filter(|(from, _)| *from < out)
+                            .map(|(from, count)| SackBlock {
+                                left: una + *from,
+                                right: una + (from + count).min(out),
+                            })
+                            .collect();
+                        board.on_sack(&blocks, &mut delivery);
+                        let mut fresh = 0;
+                        for (index, unit) in model.iter_mut().enumerate() {
+                            let (left, right) = (una + index as u32 * UNIT, una + (index as u32 + 1) * UNIT);
+                            let named = blocks.iter().any(|block| block.left.le(left) && right.le(block.right));
+                            fresh += u32::from(named && !unit.sacked);
+                            unit.sacked |= named;
+                        }
+                        prop_assert_eq!(delivery.sacked_bytes, fresh * UNIT);
+                    }
+                    Step::LoseBelow(bytes) => {
+                        board.lose_below(bytes);
+                        let mut above = 0;
+                        for unit in model.iter_mut().rev() {
+                            if above >= bytes && !unit.sacked {
+                                unit.resent &= unit.lost;
+                                unit.lost = true;
+                            }
+                            above += if unit.sacked { UNIT } else { 0 };
+                        }
+                    }
+                    Step::LoseAll => {
+                        board.lose_all();
+                        for unit in model.iter_mut().filter(|unit| !unit.sacked) {
+                            *unit = Unit { lost: true, ..Unit::default() };
+                        }
+                    }
+                    Step::Again(most) | Step::PutBack(most, _) => {
+                        let waits = |unit: &Unit| unit.lost && !unit.resent && !unit.sacked;
+                        let first = model.iter().position(waits);
+                        let taken = board.take_lost(most, now);
+                        prop_assert_eq!(taken.map(|(at, _)| una.distance(at) / UNIT), first.map(|first| first as u32));
+                        if let (Some((at, bytes)), Some(first)) = (taken, first) {
+                            prop_assert!(bytes <= most.max(UNIT) && bytes >= UNIT);
+                            let mut sent = bytes / UNIT;
+                            if let Step::PutBack(_, units) = step && units < sent {
+                                board.put_back(at, units * UNIT);
+                                sent = units;
+                            }
+                            for unit in model.iter_mut().skip(first).take(sent as usize) {
+                                prop_assert!(waits(unit));
+                                unit.resent = true;
+                            }
+                        }
+                    }
+                    Step::Renege => {
+                        board.renege();
+                        model.iter_mut().for_each(|unit| unit.sacked = false);
+                    }
+                }
+                let sum = |which: &dyn Fn(&Unit) -> bool| model.iter().filter(|unit| which(unit)).count() as u32 * UNIT;
+                prop_assert_eq!(board.sacked(), sum(&|unit| unit.sacked));
+                prop_assert_eq!(board.lost(), sum(&|unit| !unit.sacked && unit.lost && !unit.resent));
+                prop_assert_eq!(board.flight(), sum(&|unit| !unit.sacked && (!unit.lost || unit.resent)));
+            }
+        }
+    }
+
+    /// RFC 8985 §6.2: a segment that left before one that arrived, and a round trip and the patience ago, is lost.
+    #[test]
+    fn what_left_before_a_delivered_segment_is_lost_when_it_is_late() {
+        let mut board = Scoreboard::default();
+        let ms = |n: u64| Instant::from_nanos(n * 1_000_000);
+        for n in 0..4u32 {
+            board.on_sent(BEGIN + n * UNIT, BEGIN + (n + 1) * UNIT, UNIT as u16, ms(u64::from(n)), false);
+        }
+        let mut delivery = Delivery::default();
+        board.on_sack(&[SackBlock { left: BEGIN + 2 * UNIT, right: BEGIN + 3 * UNIT }], &mut delivery);
+        let latest = delivery.latest.map(|(moment, end, _)| (moment, end)).unwrap();
+        assert_eq!(latest, (ms(2), BEGIN + 3 * UNIT));
+        let patience = Duration::from_millis(20);
+        // At 20 ms the first is due, the second a moment later; the fourth left after what has arrived.
+        assert_eq!(board.lose_overdue(latest, patience, ms(20)), (true, ms(21)));
+        assert_eq!((board.lost(), board.flight()), (UNIT, 2 * UNIT));
+        assert_eq!(board.lose_overdue(latest, patience, ms(21)), (true, Instant::NEVER));
+        assert_eq!(board.take_lost(2 * UNIT, ms(21)), Some((BEGIN, 2 * UNIT)));
+        board.on_sack(&[SackBlock { left: BEGIN + 2 * UNIT, right: BEGIN + 4 * UNIT }], &mut delivery);
+        // Sent again at 21 ms: lost again once something that left later has arrived.
+        assert!(!board.lose_overdue((ms(30), BEGIN + 4 * UNIT), patience, ms(40)).0);
+        assert!(board.lose_overdue((ms(30), BEGIN + 4 * UNIT), patience, ms(41)).0);
+        assert_eq!(board.lost(), 2 * UNIT);
+    }
+}

@@ -1,0 +1,238 @@
+//! Loss: found in what acknowledgements tell, or in silence; and what follows from it.
+//!
+//! An acknowledgement is read in one order, whatever the peer can do: the scoreboard learns what has arrived, detection
+//! says what is lost, the window follows, the timers are set anew. With SACK the peer names what it holds; without it
+//! duplicates are counted, and the rest is the same (RFC 5681, RFC 6582, RFC 6675, RFC 8985).
+
+use super::{Desk, Session};
+use crate::tcp::config::LossDetection;
+use crate::tcp::congestion::Heard;
+use crate::tcp::scoreboard::Delivery;
+use core::time::Duration;
+use kiban_ground::Instant;
+use kiban_wire::tcp::{Header, SackBlock, SackBlocks};
+
+/// Duplicate acknowledgements that stand for a loss (RFC 5681 §3.2).
+const THRESHOLD: u8 = 3;
+/// The tail is asked about before anything was measured after so long (RFC 8985 §7.2).
+const TAIL_UNMEASURED: Duration = Duration::from_secs(1);
+
+/// What an acknowledgement looks like to loss recovery.
+pub(super) struct Report {
+    /// Bytes acknowledged in order, and what was out before.
+    pub(super) acked: u32,
+    pub(super) outstanding: u32,
+    /// It acknowledges nothing new and carries neither data nor a window (RFC 5681 §2).
+    pub(super) duplicate: bool,
+    pub(super) delivery: Delivery,
+}
+
+impl Session {
+    /// An acknowledgement has been accepted; `una` has moved already.
+    #[inline]
+    pub(super) fn on_report(&mut self, header: &Header, mut report: Report, desk: &mut Desk<'_, '_>) {
+        if self.probe || report.outstanding == 0 {
+            return;
+        }
+        let now = desk.cx.now;
+        let mut twice = false;
+        if self.sack && !header.options.sack.is_empty() {
+            twice = self.on_sack(&header.options.sack, &mut report.delivery, desk);
+        } else if !self.sack {
+            self.count_duplicates(&mut report);
+        }
+        let delivery = &report.delivery;
+        if delivery.bytes == 0 && !report.duplicate && !twice {
+            return;
+        }
+        if let (Some((left, _)), false) = (delivery.measured, delivery.waited) {
+            self.rtt.on_delivered(left, now, desk.config);
+        }
+        let newly_lost = self.detect(&report, desk);
+        let heard = self.heard(&report, now);
+        if self.congestion.on_acknowledged(&heard) {
+            self.rack.on_recovered();
+        }
+        if newly_lost {
+            self.begin_recovery(&heard, desk);
+        }
+        if self.rack.probes() && self.rack.on_probe_answer(self.una, twice, report.duplicate) {
+            self.congestion.on_repaired(report.outstanding, self.mss);
+        }
+        self.arm_tail(desk);
+    }
+
+    fn heard(&self, report: &Report, now: Instant) -> Heard {
+        Heard {
+            una: self.una,
+            acked: report.acked,
+            delivered: report.delivery.bytes,
+            outstanding: report.outstanding,
+            flight: self.board.flight(),
+            waits: self.board.lost() > 0,
+            mss: self.mss,
+            round_trip: self.rtt.smoothed().unwrap_or_default(),
+            now,
+        }
+    }
+
+    /// Reads the peer's blocks. Whether the first of them tells of bytes that came twice (RFC 2883).
+    fn on_sack(&mut self, blocks: &SackBlocks, delivery: &mut Delivery, desk: &mut Desk<'_, '_>) -> bool {
+        let mut good = [SackBlock::default(); kiban_wire::tcp::SACK_BLOCKS_MAX];
+        let mut count = 0;
+        let all = blocks.as_slice();
+        let within =
+            |block: &SackBlock, outer: &SackBlock| outer.left.le(block.left) && block.right.le(outer.right);
+        let twice = match all {
+            // RFC 2883 §4: below the acknowledgement, or within the second block.
+            [first, rest @ ..] => {
+                first.right.le(self.una) || rest.first().is_some_and(|second| within(first, second))
+            }
+            [] => false,
+        };
+        for block in &all[usize::from(twice)..] {
+            // Bytes that were never sent, or that are acknowledged already, or none: not believed.
+            if self.una.le(block.left) && block.left.lt(block.right) && block.right.le(self.next) {
+                good[count] = *block;
+                count += 1;
+            } else if !block.right.le(self.una) {
+                desk.counters.sack_unbelieved += 1;
+            }
+        }
+        self.board.on_sack(&good[..count], delivery);
+        if twice {
+            desk.counters.duplicate_sacks += 1;
+            self.rack.on_duplicate_sack(self.una, self.max);
+        }
+        twice
+    }
+
+    /// Without SACK: a duplicate says that a segment has arrived, an advance names some of those.
+    fn count_duplicates(&mut self, report: &mut Report) {
+        if report.acked > 0 {
+            let before = self.board.sacked();
+            if self.congestion.recovers() {
+                self.board.on_named(report.acked, self.mss);
+            } else {
+                self.board.forget_nameless();
+            }
+            let named = before.saturating_sub(self.board.sacked());
+            report.delivery.bytes = report.acked.saturating_sub(named);
+            self.repeats = 0;
+        } else if report.duplicate {
+            self.repeats = self.repeats.saturating_add(1);
+            self.board.on_nameless(self.mss);
+            report.delivery.bytes += self.mss;
+        }
+    }
+
+    /// Says what is lost. Whether anything is that was not before.
+    fn detect(&mut self, report: &Report, desk: &mut Desk<'_, '_>) -> bool {
+        let now = desk.cx.now;
+        if !self.sack || desk.config.loss_detection == LossDetection::NewReno {
+            let before = self.board.lost();
+            if report.acked > 0 && self.congestion.recovers() && self.una.lt(self.recover) {
+                // RFC 6582 §3.2 step 3: a partial acknowledgement names the next hole.
+                self.board.lose_first();
+            } else if self.repeats == THRESHOLD && report.duplicate && self.recover.lt(self.una) {
+                self.board.lose_first();
+            }
+            return self.board.lost() > before;
+        }
+        if desk.config.loss_detection == LossDetection::Sack {
+            let beyond = (u32::from(THRESHOLD) - 1) * self.mss + 1;
+            return report.delivery.sacked_bytes > 0 && self.board.lose_below(beyond);
+        }
+        let highest = self.board.highest_sacked();
+        self.rack.on_delivery(&report.delivery, self.una, highest, self.rtt.least(), now);
+        if self.board.sacked() == 0 && !self.congestion.recovers() && self.reorder_at == Instant::NEVER {
+            // Everything arrives in order: nothing can be late.
+            return false;
+        }
+        self.look_for_late(desk)
+    }
+
+    fn look_for_late(&mut self, desk: &mut Desk<'_, '_>) -> bool {
+        let times = (self.rtt.least(), self.rtt.smoothed().unwrap_or_default());
+        let (recovers, now) = (self.congestion.recovers(), desk.cx.now);
+        let (found, again_at) = self.rack.detect(&mut self.board, recovers, self.mss, times, now);
+        self.reorder_at = again_at;
+        found
+    }
+
+    /// What was late a moment ago may be lost now (RFC 8985 §6.3).
+    pub(super) fn on_reorder_timer(&mut self, desk: &mut Desk<'_, '_>) {
+        let outstanding = self.una.distance(self.max);
+        if !self.look_for_late(desk) {
+            return;
+        }
+        let report = Report { acked: 0, outstanding, duplicate: false, delivery: Delivery::default() };
+        let heard = self.heard(&report, desk.cx.now);
+        self.begin_recovery(&heard, desk);
+    }
+
+    /// Something is newly lost: the first such segment goes at once (RFC 5681 §3.2, RFC 6582 §3.2, RFC 6675 §5).
+    fn begin_recovery(&mut self, heard: &Heard, desk: &mut Desk<'_, '_>) {
+        let begins = !self.congestion.recovers();
+        if begins {
+            desk.counters.fast_retransmits += 1;
+            self.recover = self.max;
+        }
+        self.congestion.on_loss(self.max, heard);
+        self.at_once |= begins || !self.sack;
+    }
+
+    /// The retransmission timer ran out with `outstanding` bytes out: what is not SACKed is lost (RFC 6298 §5.4,
+    /// RFC 6675 §5.1).
+    pub(super) fn on_retransmission_timeout(&mut self, outstanding: u32) {
+        if self.board.is_reneged() {
+            // RFC 2018 §8: the peer may have thrown away what it SACKed.
+            self.board.renege();
+        }
+        self.board.lose_all();
+        self.rack.on_timeout();
+        (self.tail_at, self.tail_due, self.reorder_at) = (Instant::NEVER, false, Instant::NEVER);
+        self.repeats = 0;
+        self.recover = self.max;
+        self.congestion.on_timeout(self.max, outstanding, self.mss, self.silence == 1);
+    }
+
+    /// What is sent next is the first unacknowledged byte; nothing is known of what was sent.
+    pub(super) fn start_over(&mut self) {
+        self.next = self.una;
+        self.board.clear();
+        (self.tail_at, self.tail_due, self.reorder_at) = (Instant::NEVER, false, Instant::NEVER);
+    }
+
+    /// Sets when the tail is asked about (RFC 8985 §7.2): after data has left, and after an acknowledgement.
+    #[inline]
+    pub(super) fn arm_tail(&mut self, desk: &Desk<'_, '_>) {
+        let config = desk.config;
+        let flight = self.board.flight();
+        let fit = config.tail_probe
+            && config.loss_detection == LossDetection::Rack
+            && self.sack
+            && flight > 0
+            && !self.rack.probes()
+            && !self.congestion.recovers()
+            && self.board.sacked() == 0;
+        if !fit {
+            self.tail_at = Instant::NEVER;
+            return;
+        }
+        let wait = match self.rtt.smoothed() {
+            None => TAIL_UNMEASURED,
+            Some(smoothed) if flight <= self.mss => smoothed * 2 + config.peer_ack_delay,
+            Some(smoothed) => smoothed * 2,
+        };
+        let at = desk.cx.now + wait;
+        // Not later than the timer that would start from nothing.
+        self.tail_at = if self.resend_at < at { Instant::NEVER } else { at };
+    }
+
+    /// Stops everything that waits for the peer.
+    pub(super) fn stop_timers(&mut self) {
+        (self.resend_at, self.tail_at, self.tail_due) = (Instant::NEVER, Instant::NEVER, false);
+        (self.reorder_at, self.pace_at) = (Instant::NEVER, Instant::NEVER);
+    }
+}
