@@ -1,8 +1,8 @@
 //! The send queue: bytes that the host has handed over and the peer has not acknowledged.
 //!
 //! Slices stand in the order of the stream and are never copied: every transmission, the first or the tenth, refers
-//! to them with a fresh head. A *cursor* remembers where the next new byte stands, so that sending a stream costs
-//! nothing for finding the place. The front slice is not cut when part of it is acknowledged; `skip` remembers how
+//! to them with a fresh head. A *cursor* remembers where the next new byte stands, and
+//! another where what is sent again stands, so that neither a stream nor a recovery searches for its place. The front slice is not cut when part of it is acknowledged; `skip` remembers how
 //! much of it is done, so that its sum is not formed again.
 
 use alloc::collections::VecDeque;
@@ -22,7 +22,8 @@ pub(super) struct SendQueue {
     slices: VecDeque<Slice>,
     skip: u32,
     bytes: u32,
-    cursor: Cursor,
+    /// Of new bytes, and of bytes that are sent again.
+    cursors: [Cursor; 2],
 }
 
 impl SendQueue {
@@ -62,32 +63,31 @@ impl SendQueue {
             popped += 1;
         }
         self.skip = done;
-        if self.cursor.at > count {
-            self.cursor.at -= count;
-            self.cursor.slice -= popped;
-        } else {
-            self.rewind();
+        for cursor in &mut self.cursors {
+            if cursor.at > count {
+                cursor.at -= count;
+                cursor.slice -= popped;
+            } else {
+                *cursor = Cursor { at: 0, slice: 0, within: self.skip };
+            }
         }
-    }
-
-    /// The next byte to send is the first unacknowledged one.
-    fn rewind(&mut self) {
-        self.cursor = Cursor { at: 0, slice: 0, within: self.skip };
     }
 
     /// Appends up to `count` bytes from `from` on (bytes behind the first unacknowledged) to a PDU's body.
     /// How many it took: fewer when the body's list is full or the queue ends.
     pub(super) fn gather(&mut self, from: u32, count: u32, pdu: &mut Pdu) -> u32 {
-        if from < self.cursor.at {
-            self.rewind();
+        let [new, again] = self.cursors;
+        let (which, mut cursor) = if from >= new.at { (0, new) } else { (1, again) };
+        if from < cursor.at {
+            cursor = Cursor { at: 0, slice: 0, within: self.skip };
         }
-        self.step(from - self.cursor.at);
+        self.step(&mut cursor, from - cursor.at);
         let mut left = count.min(self.bytes - from);
         let wanted = left;
         while left > 0 {
-            self.cross();
-            let slice = &self.slices[self.cursor.slice];
-            let within = self.cursor.within;
+            self.cross(&mut cursor);
+            let slice = &self.slices[cursor.slice];
+            let within = cursor.within;
             let take = (slice.len() as u32 - within).min(left);
             let part = if take as usize == slice.len() {
                 slice.clone()
@@ -98,29 +98,30 @@ impl SendQueue {
                 break;
             }
             left -= take;
-            self.cursor.at += take;
-            self.cursor.within += take;
+            cursor.at += take;
+            cursor.within += take;
         }
+        self.cursors[which] = cursor;
         wanted - left
     }
 
-    /// Moves the cursor `count` bytes on. It may rest at the end of a slice: the slice may still grow.
-    fn step(&mut self, mut count: u32) {
-        self.cursor.at += count;
+    /// Moves a cursor `count` bytes on. It may rest at the end of a slice: the slice may still grow.
+    fn step(&self, cursor: &mut Cursor, mut count: u32) {
+        cursor.at += count;
         while count > 0 {
-            self.cross();
-            let take = (self.slices[self.cursor.slice].len() as u32 - self.cursor.within).min(count);
-            self.cursor.within += take;
+            self.cross(cursor);
+            let take = (self.slices[cursor.slice].len() as u32 - cursor.within).min(count);
+            cursor.within += take;
             count -= take;
         }
     }
 
     /// From the end of a slice to the beginning of the next.
     #[inline]
-    fn cross(&mut self) {
-        while self.cursor.within == self.slices[self.cursor.slice].len() as u32 {
-            self.cursor.slice += 1;
-            self.cursor.within = 0;
+    fn cross(&self, cursor: &mut Cursor) {
+        while cursor.within == self.slices[cursor.slice].len() as u32 {
+            cursor.slice += 1;
+            cursor.within = 0;
         }
     }
 }
