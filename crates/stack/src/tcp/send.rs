@@ -81,7 +81,8 @@ impl SendQueue {
         if from < cursor.at {
             cursor = Cursor { at: 0, slice: 0, within: self.skip };
         }
-        self.step(&mut cursor, from - cursor.at);
+        let ahead = from - cursor.at;
+        self.step(&mut cursor, ahead);
         let mut left = count.min(self.bytes - from);
         let wanted = left;
         while left > 0 {
