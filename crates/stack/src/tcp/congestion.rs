@@ -218,9 +218,9 @@ impl Congestion {
     }
 
     /// A loss was repaired before it was found (RFC 8985 §7.4.2): the window falls all the same.
-    pub(super) fn on_repaired(&mut self, outstanding: u32, mss: u32) {
+    pub(super) fn on_repaired(&mut self, mss: u32) {
         if !self.recovers() {
-            self.threshold = self.reduced(outstanding, mss);
+            self.threshold = self.reduced(self.window, mss);
             self.window = self.window.min(self.threshold);
         }
     }

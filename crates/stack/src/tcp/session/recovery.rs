@@ -57,7 +57,7 @@ impl Session {
             self.begin_recovery(&heard, desk);
         }
         if self.rack.probes() && self.rack.on_probe_answer(self.una, twice, report.duplicate) {
-            self.congestion.on_repaired(report.outstanding, self.mss);
+            self.congestion.on_repaired(self.mss);
         }
         self.arm_tail(desk);
     }
