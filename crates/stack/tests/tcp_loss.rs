@@ -5,7 +5,7 @@ mod common;
 
 use common::cable::Nature;
 use common::ms;
-use common::station::frames_of;
+use common::station::{Sizes, frames_of};
 use common::talk::*;
 use common::world::{Role, World};
 use core::time::Duration;
@@ -263,7 +263,8 @@ fn several_holes_in_one_window_are_recovered_without_a_timeout() {
 
 #[test]
 fn a_lost_retransmission_is_left_to_the_clock() {
-    let mut world = World::plain(Nature { delay: ms(10), ..Nature::default() }, 9);
+    let nature = Nature { delay: ms(10), ..Nature::default() };
+    let mut world = World::new([newreno(), newreno()], [nature; 2], [Sizes::default(); 2], 9);
     // The 41st is lost; its repetition is the first behind the window that was out then.
     world.cables[0].doomed = (41..=41).chain(71..=90).collect();
     world.converse(Role::eager(300_000), Role::eager(0));

@@ -11,7 +11,7 @@ use kiban_wire::tcp::{Header, Options, SackBlock, SackBlocks};
 
 /// A session whose peer takes SACK, with a measured round trip of 100 ms.
 fn talk_with(config: Config) -> Talk {
-    let mut talk = Talk::listening(config);
+    let mut talk = Talk::listening(Config { sack: true, ..config });
     let options = Options { mss: Some(1000), sack_permitted: true, ..Options::NONE };
     talk.hear(Header { options, ..seg(SYN, 0, 0, 60_000) }, b"");
     talk.pass(ms(100));

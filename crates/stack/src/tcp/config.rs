@@ -141,8 +141,8 @@ kiban_ground::settings! {
         /// Spread segments over the round trip: at twice the window in slow start, 1.2 times it then (Linux). Off: a
         /// window's worth may leave in a burst.
         pacing: bool = false,
-        /// SACK is offered and taken (RFC 2018).
-        sack: bool = true,
+        /// SACK is offered and taken (RFC 2018). (Off until the receiver sends its own.)
+        sack: bool = false,
         /// How long a closed session keeps its name (RFC 9293 §3.4.2: twice the segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
         /// Sessions at most.

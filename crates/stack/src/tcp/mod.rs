@@ -196,8 +196,16 @@ pub struct Info {
     pub mss: u32,
     /// The smoothed round trip; zero before the first sample.
     pub round_trip: Duration,
+    /// How much round trips vary (RFC 6298 §2).
+    pub round_trip_variation: Duration,
+    /// The least round trip of the last minutes; zero before the first sample.
+    pub least_round_trip: Duration,
     /// The congestion window, bytes.
     pub congestion_window_bytes: u32,
+    /// Where slow start ends, bytes; none before the first loss.
+    pub slow_start_threshold_bytes: Option<u32>,
+    /// Payload bytes sent again.
+    pub retransmitted_bytes: u64,
     /// The window that the peer offers, bytes.
     pub send_window_bytes: u32,
     /// Bytes sent and not acknowledged.
