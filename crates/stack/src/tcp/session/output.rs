@@ -21,6 +21,10 @@ enum Choice {
 impl Session {
     #[inline]
     pub(super) fn segment_max(&self, config: &Config) -> u32 {
+        // RFC 9293 §3.7.1, MUST-16: only where something below cuts may a segment be longer than the peer takes.
+        if config.segment_bytes_max <= u32::from(config.mss) {
+            return self.mss;
+        }
         (config.segment_bytes_max / self.mss).max(1) * self.mss
     }
 
