@@ -3,6 +3,7 @@
 
 mod completions;
 mod man;
+mod talk;
 mod tour;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +23,7 @@ struct Kiban {
 #[derive(Subcommand)]
 enum Verb {
     Tour(tour::Tour),
+    Talk(talk::Talk),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -29,6 +31,7 @@ enum Verb {
 fn main() -> ExitCode {
     let outcome = match Kiban::parse().verb {
         Verb::Tour(tour) => tour.run(),
+        Verb::Talk(talk) => talk.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
     };

@@ -1,0 +1,107 @@
+//! `kiban talk`: stories about protocols, told to a board.
+
+use clap::Args;
+use kiban_talk::Report;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run talks: timelines of a protocol conversation that a board has to keep to.
+///
+/// A talk says what the peer sends and what the host does, and what the board must send and tell, and when. It is run
+/// in virtual time against a real board, so that it takes no time and always goes the same way. docs/talks.md has the
+/// grammar; the folder talks has the stories.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban talk                                   every story under talks\n  kiban talk talks/nagle                       those of one topic\n  kiban talk talks/sws/probe.talk --trace      the whole conversation, as a talk\n  kiban talk new.talk --pcap /tmp/new.pcap     a capture that Wireshark reads\n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\n\nExit status: 0 when no talk failed, 1 otherwise, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Talk {
+    /// Files, and folders that are searched for *.talk.
+    #[arg(default_value = "talks")]
+    paths: Vec<PathBuf>,
+    /// Print the whole conversation of every talk, in the talks' own notation.
+    #[arg(long, conflicts_with = "json")]
+    trace: bool,
+    /// Print one JSON object {"talks": [...]}.
+    #[arg(long)]
+    json: bool,
+    /// Write what crossed the wire: a file for one talk, for several a folder with a file each.
+    #[arg(long, value_name = "PATH")]
+    pcap: Option<PathBuf>,
+}
+
+impl Talk {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let files = kiban_talk::find(&self.paths)?;
+        if files.is_empty() {
+            return Err("there is no talk there: name files, or folders with *.talk".into());
+        }
+        let (mut passed, mut skipped, mut failed) = (0, 0, 0);
+        let mut objects = Vec::new();
+        let mut text = String::new();
+        for file in &files {
+            // A talk that cannot be read fails like one that is not kept.
+            let read = kiban_talk::load(file);
+            let report = read.as_ref().ok().map(kiban_talk::run);
+            let (outcome, words) = match (&read, &report) {
+                (Ok(_), Some(Report { waits_for: Some(feature), .. })) => {
+                    ("skipped", format!("waits for {feature}"))
+                }
+                (Ok(_), Some(Report { failure: Some(failure), .. })) => ("failed", failure.to_string()),
+                (Ok(_), _) => ("passed", String::new()),
+                (Err(mistake), _) => ("failed", mistake.clone()),
+            };
+            match outcome {
+                "skipped" => skipped += 1,
+                "failed" => failed += 1,
+                _ => passed += 1,
+            }
+            if let (Some(path), Some(report)) = (&self.pcap, &report) {
+                write_capture(path, file, files.len() > 1, &report.capture)?;
+            }
+            if self.json {
+                objects.push(serde_json::json!({
+                    "file": file.display().to_string(),
+                    "story": read.as_ref().map_or("", |talk| talk.head.as_str()),
+                    "outcome": outcome,
+                    "message": words,
+                    "virtual_seconds": report.as_ref().map(|report| report.lasted.as_secs_f64()),
+                    "trace": report.as_ref().map(|report| report.trace.lines().collect::<Vec<_>>()),
+                }));
+                continue;
+            }
+            if let (true, Some(report)) = (self.trace, &report) {
+                text += &format!("# {}\n{}\n", file.display(), report.trace);
+            }
+            if outcome == "skipped" {
+                text += &format!("{} {words}\n", file.display());
+            } else if outcome == "failed" {
+                text += &format!("{words}\n\n");
+            }
+        }
+        if self.json {
+            let object = serde_json::json!({ "talks": objects });
+            text = serde_json::to_string_pretty(&object).map_err(|error| error.to_string())? + "\n";
+        } else {
+            let mark = if self.trace { "# " } else { "" };
+            text += &format!(
+                "{mark}{} talks: {passed} passed, {skipped} skipped, {failed} failed\n",
+                files.len()
+            );
+        }
+        crate::print(&text)?;
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// One talk's capture goes into the file, or into a folder under its topic and name.
+fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result<(), String> {
+    let target = if many {
+        std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let topic = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        path.join(format!("{topic}-{name}.pcap"))
+    } else {
+        path.to_path_buf()
+    };
+    std::fs::write(&target, capture).map_err(|error| format!("{}: {error}", target.display()))
+}

@@ -1,0 +1,65 @@
+//! `kiban talk` as a user runs it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn kiban(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
+    command.args(arguments).current_dir(env!("CARGO_TARGET_TMPDIR")).output().expect("the program starts")
+}
+
+/// A talk of this test's own.
+fn talk(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("a file for the test");
+    path.display().to_string()
+}
+
+const KEPT: &str = "# A story.\nestablished mss 1460\n0ms <- seq 1:11 ack 1\n+40ms -> ack 11\n";
+
+#[test]
+fn a_talk_that_is_kept_passes() {
+    let output = kiban(&["talk", &talk("kept.talk", KEPT)]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 talks: 1 passed, 0 skipped, 0 failed\n");
+}
+
+#[test]
+fn a_talk_that_is_not_kept_fails_with_the_line() {
+    let file = talk("broken.talk", &KEPT.replace("ack 11", "ack 12"));
+    let output = kiban(&["talk", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("{file}:4: the acknowledgment differs")), "{text}");
+    assert!(text.contains("the talk says  +40ms -> ack 12") && text.contains("what came"), "{text}");
+}
+
+#[test]
+fn a_mistake_is_a_failure_with_a_hint() {
+    let output = kiban(&["talk", &talk("mistake.talk", "# A story.\nestablised mss 1460\n")]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("mistake.talk:2:1") && text.contains("did you mean `established`?"), "{text}");
+}
+
+#[test]
+fn json_and_captures_hold_the_conversation() {
+    let file = talk("json.talk", KEPT);
+    let capture = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("json.pcap");
+    let output = kiban(&["talk", "--json", "--pcap", capture.to_str().unwrap(), &file]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["talks"][0]["outcome"], "passed");
+    assert_eq!(value["talks"][0]["story"], "A story.");
+    let trace = value["talks"][0]["trace"].as_array().unwrap();
+    assert!(trace.iter().any(|line| line.as_str().unwrap().contains("-> seq 1 ack 11")), "{trace:?}");
+    // Nanoseconds, link type 101 (raw IP), and five packets: the handshake, the data, the acknowledgement.
+    let bytes = std::fs::read(&capture).expect("the capture");
+    assert_eq!((&bytes[..4], bytes[20]), (&[0x4d, 0x3c, 0xb2, 0xa1][..], 101));
+    let (mut at, mut packets) = (24, 0);
+    while at < bytes.len() {
+        let kept = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        assert_eq!((bytes[at + 16], bytes[at + 25]), (0x45, 6), "IPv4 and TCP");
+        (at, packets) = (at + 16 + kept, packets + 1);
+    }
+    assert_eq!((at, packets), (bytes.len(), 5));
+}

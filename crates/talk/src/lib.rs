@@ -1,0 +1,81 @@
+//! Talks: timelines of a protocol conversation that a person can read aloud, and a board has to keep to.
+//!
+//! Goal      one file a story: what the peer and the host do, what the board must say, and when, exactly.
+//! How       [`Talk`] is read from text (`parse`), [`run`] drives a real board with one IP port through it in virtual time:
+//!           no threads, no clock, no randomness but a seed. What nobody expects is a failure.
+//! Numbers   sequence numbers are relative to each side's SYN, timestamps to the first one; payload is generated from its
+//!           place in the stream, so that every byte is checked though nobody writes it down.
+//! Trace     every run is written down in the notation of the talks: see [`Report::trace`].
+//! Grammar   `docs/talks.md`.
+//! Left out  several ports or boards; UDP.
+//!
+//! ```
+//! let talk = kiban_talk::Talk::read(
+//!     "hello.talk",
+//!     "# A byte is acknowledged when the timer says so.
+//!      established mss 1460
+//!           <- seq 1:2 ack 1
+//!      +40ms -> ack 2",
+//!     &|_| None,
+//! )
+//! .unwrap();
+//! let report = kiban_talk::run(&talk);
+//! assert!(report.failure.is_none(), "{}", report.failure.unwrap());
+//! ```
+#![forbid(unsafe_code)]
+
+mod packet;
+mod parse;
+mod run;
+mod script;
+mod settings;
+mod side;
+mod world;
+
+pub use run::{Failure, Report, run};
+pub use script::{Mistake, Talk};
+
+use std::path::{Path, PathBuf};
+
+/// Reads a talk and what it includes from files; paths in `include` are relative to the file that says it.
+///
+/// # Errors
+/// A file that cannot be read, or a [`Mistake`], as a sentence.
+pub fn load(path: &Path) -> Result<Talk, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let include = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+    Talk::read(&path.display().to_string(), &text, &include).map_err(|mistake| mistake.to_string())
+}
+
+/// The talks that these files and folders name: files as they are, folders searched for `*.talk`, sorted.
+///
+/// # Errors
+/// A path that is not there, as a sentence.
+pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for path in paths {
+        let before = found.len();
+        if path.is_dir() {
+            search(path, &mut found).map_err(|error| format!("{}: {error}", path.display()))?;
+            found[before..].sort();
+        } else if path.exists() {
+            found.push(path.clone());
+        } else {
+            return Err(format!("{}: no such file or folder", path.display()));
+        }
+    }
+    Ok(found)
+}
+
+fn search(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            search(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "talk") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,376 @@
+//! Packets made from what a talk says, and what packets say in the words of a talk.
+//!
+//! Options are written and read here, not by `wire`: a talk says any options in any order, right or wrong, and a second
+//! reader of what the board sends is worth having.
+
+use crate::script::{Choice, Content, Message, Number, Packet, Quote, Segment, UNREACHABLE};
+use crate::side::Connection;
+use kiban_ground::Sum;
+use kiban_wire::numbers::protocol;
+use kiban_wire::tcp::{Flags, HEADER_BYTES};
+use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6};
+use std::net::IpAddr;
+
+/// A byte that no stream is to hold.
+const EVIL: u8 = 0xee;
+
+/// An IP packet around what stands behind its header.
+pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet;
+    match (source, target) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            packet = vec![0; ipv4::HEADER_BYTES];
+            ipv4::Header {
+                traffic_class: 0,
+                total_bytes: (ipv4::HEADER_BYTES + payload.len()) as u16,
+                identification: 7,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset_bytes: 0,
+                time_to_live: 64,
+                protocol,
+                source,
+                target,
+                options: &[],
+            }
+            .write(&mut packet);
+        }
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            packet = vec![0; ipv6::HEADER_BYTES];
+            ipv6::Header {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_bytes: payload.len() as u16,
+                next_header: protocol,
+                hop_limit: 64,
+                source,
+                target,
+            }
+            .write(&mut packet);
+        }
+        _ => unreachable!("a talk has addresses of one family"),
+    }
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// A segment of the peer as bytes. Every number is said.
+pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) -> Vec<u8> {
+    let mut options = Vec::new();
+    for option in said.options.iter().flatten() {
+        write_option(connection, option, &mut options);
+    }
+    options.resize(options.len().next_multiple_of(4), 1);
+    let (Number::Is(sequence), acknowledgment) = (said.sequence, said.acknowledgment) else {
+        unreachable!("the segment was completed")
+    };
+    let acknowledgment = match acknowledgment {
+        Number::Is(place) => connection.board.absolute(place),
+        _ => 0,
+    };
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + options.len() + said.bytes);
+    bytes.extend(connection.remote.port().to_be_bytes());
+    bytes.extend(connection.local_port.unwrap_or(0).to_be_bytes());
+    bytes.extend(connection.peer.absolute(sequence).to_be_bytes());
+    bytes.extend(acknowledgment.to_be_bytes());
+    bytes.push((((HEADER_BYTES + options.len()) / 4) as u8) << 4);
+    bytes.push(said.flags.0);
+    bytes.extend(said.window.unwrap_or(0).to_be_bytes());
+    bytes.extend([0; 2]);
+    bytes.extend(said.urgent.unwrap_or(0).to_be_bytes());
+    bytes.extend(options);
+    let first = sequence + i64::from(said.flags.has(Flags::SYN));
+    match &said.content {
+        Content::Stream => {
+            bytes.extend((first..first + said.bytes as i64).map(|place| connection.peer_byte(place)));
+        }
+        Content::Evil => bytes.extend(std::iter::repeat_n(EVIL, said.bytes)),
+        Content::Literal(literal) => bytes.extend(literal),
+    }
+    let sum =
+        checksum::pseudo(connection.remote.ip(), local, protocol::TCP, bytes.len()).plus(Sum::of(&bytes));
+    let checksum = sum.checksum() ^ u16::from(said.wrong_sum);
+    bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
+    ip(connection.remote.ip(), local, protocol::TCP, &bytes)
+}
+
+fn write_option(connection: &Connection, option: &Choice, to: &mut Vec<u8>) {
+    let number = |number: &Number| match number {
+        Number::Is(number) => *number,
+        _ => 0,
+    };
+    match option {
+        Choice::Mss(mss) => to.extend([2, 4, (mss >> 8) as u8, *mss as u8]),
+        Choice::SackPermitted => to.extend([4, 2]),
+        Choice::Shift(shift) => to.extend([3, 3, *shift]),
+        Choice::Timestamps { value, echo } => {
+            to.extend([8, 10]);
+            to.extend(connection.peer.stamp(number(value)).to_be_bytes());
+            let echo = match echo {
+                Number::Is(echo) => connection.board.stamp(*echo),
+                _ => 0,
+            };
+            to.extend(echo.to_be_bytes());
+        }
+        Choice::Sack(blocks) => {
+            to.extend([5, (2 + 8 * blocks.len()) as u8]);
+            for (left, right) in blocks {
+                to.extend(connection.board.absolute(*left).to_be_bytes());
+                to.extend(connection.board.absolute(*right).to_be_bytes());
+            }
+        }
+        Choice::Raw(bytes) => to.extend(bytes),
+    }
+}
+
+/// An ICMP message of the peer or a router as an IP packet.
+pub(crate) fn message(
+    connection: &Connection,
+    local: IpAddr,
+    message: &Message,
+    quoting: Option<Quote>,
+) -> Vec<u8> {
+    let remote = connection.remote.ip();
+    let mut rest = Vec::new();
+    if let Message::EchoRequest { bytes } | Message::EchoReply { bytes } = message {
+        rest.resize(*bytes, 0x42);
+    }
+    if let Some(Quote { sequence, bytes }) = quoting {
+        let mut quoted = Vec::new();
+        quoted.extend(connection.local_port.unwrap_or(0).to_be_bytes());
+        quoted.extend(connection.remote.port().to_be_bytes());
+        quoted.extend(connection.board.absolute(sequence).to_be_bytes());
+        // The whole segment's length stands in the IP header; eight bytes of it follow (RFC 792).
+        let kept = quoted.len();
+        quoted.resize(HEADER_BYTES + bytes, 0);
+        rest = ip(local, remote, protocol::TCP, &quoted);
+        rest.truncate(rest.len() - quoted.len() + kept);
+    }
+    let code = |six: bool| match message {
+        Message::Unreachable(what) => UNREACHABLE
+            .iter()
+            .find(|(name, _, _)| name == what)
+            .map_or(0, |(_, code, code6)| if six { *code6 } else { *code }),
+        _ => 0,
+    };
+    if local.is_ipv4() {
+        let header = match *message {
+            Message::EchoRequest { .. } => icmp::Header::EchoRequest { identifier: 1, sequence: 1 },
+            Message::EchoReply { .. } => icmp::Header::EchoReply { identifier: 1, sequence: 1 },
+            Message::Unreachable(_) => icmp::Header::Unreachable { code: code(false), next_hop_mtu: 0 },
+            Message::TooLong { mtu } => {
+                icmp::Header::Unreachable { code: icmp::UNREACHABLE_TOO_LONG, next_hop_mtu: mtu as u16 }
+            }
+            Message::TimeExceeded => icmp::Header::TimeExceeded { code: 0 },
+            Message::ParameterProblem => icmp::Header::ParameterProblem { code: 0, pointer: 0 },
+            Message::SourceQuench => icmp::Header::Other { kind: 4, code: 0, rest: [0; 4] },
+        };
+        let mut bytes = vec![0; icmp::HEADER_BYTES];
+        header.write(&mut bytes);
+        icmp::fill(&mut bytes, Sum::of(&rest));
+        bytes.extend(rest);
+        ip(remote, local, protocol::ICMP, &bytes)
+    } else {
+        let header = match *message {
+            Message::EchoRequest { .. } => icmpv6::Header::EchoRequest { identifier: 1, sequence: 1 },
+            Message::EchoReply { .. } => icmpv6::Header::EchoReply { identifier: 1, sequence: 1 },
+            Message::Unreachable(_) => icmpv6::Header::Unreachable { code: code(true) },
+            Message::TooLong { mtu } => icmpv6::Header::TooLong { mtu },
+            Message::TimeExceeded => icmpv6::Header::TimeExceeded { code: 0 },
+            Message::ParameterProblem => icmpv6::Header::ParameterProblem { code: 0, pointer: 0 },
+            // IPv6 has no such message: a type that is not assigned stands for it.
+            Message::SourceQuench => icmpv6::Header::Other { kind: 100, code: 0, rest: [0; 4] },
+        };
+        let mut bytes = vec![0; icmpv6::HEADER_BYTES];
+        header.write(&mut bytes);
+        let length = bytes.len() + rest.len();
+        let pseudo = checksum::pseudo(remote, local, protocol::ICMPV6, length);
+        icmpv6::fill(&mut bytes, pseudo.plus(Sum::of(&rest)));
+        bytes.extend(rest);
+        ip(remote, local, protocol::ICMPV6, &bytes)
+    }
+}
+
+/// What a packet of the board holds.
+pub(crate) struct Opened<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) target: IpAddr,
+    pub(crate) protocol: u8,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Opens an IP packet of the board; a word when it is wrong.
+pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
+    if packet.first().is_some_and(|byte| byte >> 4 == 6) {
+        let (header, length) = ipv6::Header::read(packet).map_err(|_| "its IPv6 header is wrong")?;
+        if usize::from(header.payload_bytes) + length != packet.len() {
+            return Err("its IPv6 length is wrong");
+        }
+        return Ok(Opened {
+            source: header.source.into(),
+            target: header.target.into(),
+            protocol: header.next_header,
+            payload: &packet[length..],
+        });
+    }
+    let (header, length) = ipv4::Header::read(packet).map_err(|_| "its IPv4 header is wrong")?;
+    if ipv4::verify(&packet[..length]).is_err() {
+        return Err("its IPv4 checksum is wrong");
+    }
+    if usize::from(header.total_bytes) != packet.len() {
+        return Err("its IPv4 length is wrong");
+    }
+    Ok(Opened {
+        source: header.source.into(),
+        target: header.target.into(),
+        protocol: header.protocol,
+        payload: &packet[length..],
+    })
+}
+
+/// A TCP segment of the board, with absolute numbers still.
+pub(crate) struct Raw<'a> {
+    pub(crate) source_port: u16,
+    pub(crate) target_port: u16,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgment: u32,
+    pub(crate) flags: Flags,
+    pub(crate) window: u16,
+    pub(crate) urgent: u16,
+    pub(crate) options: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+/// Opens a TCP segment of the board; a word when it is wrong.
+pub(crate) fn open_tcp<'a>(opened: &Opened<'a>) -> Result<Raw<'a>, &'static str> {
+    let bytes = opened.payload;
+    if bytes.len() < HEADER_BYTES {
+        return Err("its TCP header is cut off");
+    }
+    let sum = checksum::pseudo(opened.source, opened.target, protocol::TCP, bytes.len()).plus(Sum::of(bytes));
+    if !sum.is_intact() {
+        return Err("its TCP checksum is wrong");
+    }
+    let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
+    let header_bytes = usize::from(bytes[12] >> 4) * 4;
+    if header_bytes < HEADER_BYTES || header_bytes > bytes.len() {
+        return Err("its TCP header length is wrong");
+    }
+    if bytes[12] & 0x0f != 0 {
+        return Err("its reserved bits are not zero");
+    }
+    Ok(Raw {
+        source_port: half(0),
+        target_port: half(2),
+        sequence: word(4),
+        acknowledgment: word(8),
+        flags: Flags(bytes[13]),
+        window: half(14),
+        urgent: half(18),
+        options: &bytes[HEADER_BYTES..header_bytes],
+        payload: &bytes[header_bytes..],
+    })
+}
+
+/// The segment in the words of a talk.
+pub(crate) fn in_words(raw: &Raw<'_>, connection: &Connection) -> Segment {
+    let acknowledges = raw.flags.has(Flags::ACK);
+    Segment {
+        flags: raw.flags,
+        sequence: Number::Is(connection.board.relative(raw.sequence)),
+        bytes: raw.payload.len(),
+        acknowledgment: if acknowledges {
+            Number::Is(connection.peer.relative(raw.acknowledgment))
+        } else {
+            Number::Unsaid
+        },
+        window: Some(raw.window),
+        urgent: raw.flags.has(Flags::URG).then_some(raw.urgent),
+        options: Some(read_options(raw.options, connection)),
+        ..Segment::default()
+    }
+}
+
+/// The timestamps' value among options.
+pub(crate) fn stamp_in(mut options: &[u8]) -> Option<u32> {
+    while let Some((kind, _, rest)) = cut_option(options) {
+        if kind == 8 {
+            return options
+                .get(2..6)
+                .map(|value| u32::from_be_bytes([value[0], value[1], value[2], value[3]]));
+        }
+        options = rest;
+    }
+    None
+}
+
+/// The first option that is not padding: kind, value, what follows it. `options` is moved to its kind.
+fn cut_option(options: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    match options {
+        [] | [0, ..] => None,
+        [1, rest @ ..] => Some((1, &[], rest)),
+        [kind, length, ..] => {
+            let length = usize::from(*length).max(2).min(options.len());
+            Some((*kind, &options[2..length], &options[length..]))
+        }
+        [_] => Some((options[0], &[], &[])),
+    }
+}
+
+fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<Choice> {
+    let mut options = Vec::new();
+    let word = |at: &[u8]| u32::from_be_bytes([at[0], at[1], at[2], at[3]]);
+    while let Some((kind, value, rest)) = cut_option(bytes) {
+        let whole = &bytes[..bytes.len() - rest.len()];
+        match (kind, value.len()) {
+            (1, _) => {}
+            (2, 2) => options.push(Choice::Mss(u16::from_be_bytes([value[0], value[1]]))),
+            (3, 1) => options.push(Choice::Shift(value[0])),
+            (4, 0) => options.push(Choice::SackPermitted),
+            (5, length) if length > 0 && length.is_multiple_of(8) => options.push(Choice::Sack(
+                value
+                    .chunks(8)
+                    .map(|block| {
+                        (connection.peer.relative(word(block)), connection.peer.relative(word(&block[4..])))
+                    })
+                    .collect(),
+            )),
+            (8, 8) => options.push(Choice::Timestamps {
+                value: Number::Is(connection.board.relative_stamp(word(value))),
+                echo: Number::Is(connection.peer.relative_stamp(word(&value[4..]))),
+            }),
+            _ => options.push(Choice::Raw(whole.to_vec())),
+        }
+        bytes = rest;
+    }
+    options
+}
+
+/// What is no TCP segment in the words of a talk.
+pub(crate) fn other_in_words(opened: &Opened<'_>) -> Packet {
+    let unknown = || Packet::Payload { protocol: opened.protocol, bytes: opened.payload.to_vec() };
+    let name = |code: u8, six: bool| {
+        UNREACHABLE
+            .iter()
+            .find(|(_, four, other)| code == if six { *other } else { *four })
+            .map(|(name, _, _)| *name)
+    };
+    let rest = opened.payload.len().saturating_sub(icmp::HEADER_BYTES);
+    let message = match opened.protocol {
+        protocol::ICMP => match icmp::Header::read(opened.payload) {
+            Ok((icmp::Header::EchoRequest { .. }, _)) => Some(Message::EchoRequest { bytes: rest }),
+            Ok((icmp::Header::EchoReply { .. }, _)) => Some(Message::EchoReply { bytes: rest }),
+            Ok((icmp::Header::Unreachable { code, .. }, _)) => name(code, false).map(Message::Unreachable),
+            _ => None,
+        },
+        protocol::ICMPV6 => match icmpv6::Header::read(opened.payload) {
+            Ok((icmpv6::Header::EchoRequest { .. }, _)) => Some(Message::EchoRequest { bytes: rest }),
+            Ok((icmpv6::Header::EchoReply { .. }, _)) => Some(Message::EchoReply { bytes: rest }),
+            Ok((icmpv6::Header::Unreachable { code }, _)) => name(code, true).map(Message::Unreachable),
+            _ => None,
+        },
+        _ => None,
+    };
+    message.map_or_else(unknown, |message| Packet::Icmp { message, quoting: None })
+}

@@ -1,0 +1,768 @@
+//! From text to a [`Talk`].
+//!
+//! A line is a row of words, and its first words say what it is: nothing nests. A cursor over words with columns is
+//! therefore all the parsing there is, and every word that does not fit knows where it stands and what would fit.
+
+use crate::script::{
+    Bytes, Call, Choice, Content, FLAGS, Line, Message, Mistake, Number, Opening, Packet, Quote, Segment,
+    Talk, UNREACHABLE, What, When,
+};
+use kiban_wire::tcp::Flags;
+use std::time::Duration;
+
+/// Files that include files that include files …
+const INCLUDES_MAX: usize = 8;
+/// Bytes of one run of segments at most.
+const RUN_BYTES_MAX: i64 = 1 << 30;
+
+impl Talk {
+    /// Reads a talk; `include` gives the text of a file that it includes.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn read(file: &str, text: &str, include: &dyn Fn(&str) -> Option<String>) -> Result<Talk, Mistake> {
+        let head: Vec<&str> = text
+            .lines()
+            .take_while(|line| line.trim_start().starts_with('#'))
+            .map(|line| line.trim_start().trim_start_matches('#').trim())
+            .collect();
+        let mut talk = Talk { file: file.into(), head: head.join("\n"), waits_for: None, lines: Vec::new() };
+        talk.take_in(file, text, include, 0)?;
+        Ok(talk)
+    }
+
+    fn take_in(
+        &mut self,
+        file: &str,
+        text: &str,
+        include: &dyn Fn(&str) -> Option<String>,
+        depth: usize,
+    ) -> Result<(), Mistake> {
+        for (index, text) in text.lines().enumerate() {
+            let mut words = Words::of(file, index + 1, text)?;
+            match words.peek() {
+                None => {}
+                Some("waits-for") => {
+                    words.next();
+                    self.waits_for = Some(words.rest());
+                }
+                Some("include") => {
+                    words.next();
+                    let name = words.text_or_word("a file's name")?;
+                    let inner = include(&name)
+                        .filter(|_| depth < INCLUDES_MAX)
+                        .ok_or_else(|| words.mistake_before("the file cannot be read", None))?;
+                    words.end()?;
+                    self.take_in(&name, &inner, include, depth + 1)?;
+                }
+                Some("&") => {
+                    words.next();
+                    let more = packet(&mut words)?;
+                    words.end()?;
+                    match self.lines.last_mut() {
+                        Some(Line { what: What::Arrive(burst), .. }) => burst.push(more),
+                        _ => {
+                            return Err(words.mistake_at(
+                                0,
+                                "`&` goes on with a burst, and there is none",
+                                Some("write it behind a line with `<-`".into()),
+                            ));
+                        }
+                    }
+                }
+                Some(_) => {
+                    let line = line(words)?;
+                    self.lines.push(line);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+// ---- Words ------------------------------------------------------------------------------------------------------
+
+#[derive(Clone, Debug)]
+enum Token {
+    Word(String),
+    Text(Vec<u8>),
+}
+
+struct Words<'a> {
+    file: &'a str,
+    number: usize,
+    text: &'a str,
+    tokens: Vec<(usize, Token)>,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn of(file: &'a str, number: usize, text: &'a str) -> Result<Words<'a>, Mistake> {
+        let mut words = Words { file, number, text, tokens: Vec::new(), at: 0 };
+        let mut letters = text.chars().enumerate().peekable();
+        while let Some(&(column, letter)) = letters.peek() {
+            match letter {
+                '#' => break,
+                letter if letter.is_whitespace() || letter == ',' => {
+                    letters.next();
+                }
+                '"' => {
+                    letters.next();
+                    let mut bytes = Vec::new();
+                    loop {
+                        match letters.next() {
+                            Some((_, '"')) => break,
+                            Some((_, '\\')) => match letters.next() {
+                                Some((_, 'n')) => bytes.push(b'\n'),
+                                Some((_, 'r')) => bytes.push(b'\r'),
+                                Some((_, other)) => bytes.extend(other.to_string().bytes()),
+                                None => {}
+                            },
+                            Some((_, other)) => bytes.extend(other.to_string().bytes()),
+                            None => return Err(words.mistake_at(column, "this text has no end", None)),
+                        }
+                    }
+                    words.tokens.push((column, Token::Text(bytes)));
+                }
+                _ => {
+                    let mut word = String::new();
+                    while let Some(&(_, letter)) = letters.peek() {
+                        if letter.is_whitespace() || matches!(letter, ',' | '"' | '#') {
+                            break;
+                        }
+                        word.push(letter);
+                        letters.next();
+                    }
+                    words.tokens.push((column, Token::Word(word)));
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    fn peek(&self) -> Option<&str> {
+        match self.tokens.get(self.at) {
+            Some((_, Token::Word(word))) => Some(word),
+            _ => None,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.at == self.tokens.len()
+    }
+
+    fn next(&mut self) -> Option<String> {
+        let word = self.peek().map(str::to_string);
+        self.at += usize::from(word.is_some());
+        word
+    }
+
+    /// Takes the next word if it is this one.
+    fn takes(&mut self, word: &str) -> bool {
+        let is = self.peek() == Some(word);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn rest(&mut self) -> String {
+        let mut words = Vec::new();
+        while let Some(word) = self.next() {
+            words.push(word);
+        }
+        words.join(" ")
+    }
+
+    fn word(&mut self, what: &str) -> Result<String, Mistake> {
+        match self.next() {
+            Some(word) => Ok(word),
+            None => Err(self.mistake_here(&format!("{what} is missing here"), None)),
+        }
+    }
+
+    fn text_or_word(&mut self, what: &str) -> Result<String, Mistake> {
+        match self.literal() {
+            Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            None => self.word(what),
+        }
+    }
+
+    fn literal(&mut self) -> Option<Vec<u8>> {
+        match self.tokens.get(self.at) {
+            Some((_, Token::Text(bytes))) => {
+                let bytes = bytes.clone();
+                self.at += 1;
+                Some(bytes)
+            }
+            _ => None,
+        }
+    }
+
+    fn end(&self) -> Result<(), Mistake> {
+        if self.is_done() { Ok(()) } else { Err(self.mistake_here("nothing more is expected here", None)) }
+    }
+
+    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Mistake> {
+        let word = self.word(what)?;
+        plain(&word)
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| self.mistake_before(&format!("`{word}` is not {what}"), None))
+    }
+
+    fn asked(&mut self, what: &str) -> Result<Number, Mistake> {
+        if self.takes("any") { Ok(Number::Any) } else { Ok(Number::Is(self.number(what)?)) }
+    }
+
+    fn range(&mut self, what: &str) -> Result<(i64, i64), Mistake> {
+        let word = self.word(what)?;
+        let (begin, end) = word.split_once(':').unwrap_or((&word, &word));
+        match (plain(begin), plain(end)) {
+            (Some(begin), Some(end)) if begin <= end && end - begin <= RUN_BYTES_MAX => Ok((begin, end)),
+            _ => {
+                Err(self
+                    .mistake_before(&format!("`{word}` is not {what}"), Some("write first:behind".into())))
+            }
+        }
+    }
+
+    fn length(&mut self, what: &str) -> Result<Duration, Mistake> {
+        let word = self.word(what)?;
+        duration(&word).ok_or_else(|| {
+            let hint = "write a number and a unit: 40ms, 1.5s, 10us, 2min";
+            self.mistake_before(&format!("`{word}` is not a length of time"), Some(hint.into()))
+        })
+    }
+
+    fn hex(&mut self) -> Result<Vec<u8>, Mistake> {
+        let mut digits = String::new();
+        while let Some(word) = self.peek() {
+            if !word.chars().all(|digit| digit.is_ascii_hexdigit()) {
+                break;
+            }
+            digits += word;
+            self.at += 1;
+        }
+        let bytes: Option<Vec<u8>> = (0..digits.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
+            .collect();
+        bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| {
+            self.mistake_here("bytes in hex are expected here", Some("two digits a byte".into()))
+        })
+    }
+
+    fn mistake_at(&self, column: usize, message: &str, hint: Option<String>) -> Mistake {
+        Mistake {
+            file: self.file.into(),
+            line: self.number,
+            column: column + 1,
+            text: self.text.into(),
+            message: message.into(),
+            hint,
+        }
+    }
+
+    fn mistake_here(&self, message: &str, hint: Option<String>) -> Mistake {
+        let column =
+            self.tokens.get(self.at).map_or(self.text.trim_end().chars().count(), |(column, _)| *column);
+        self.mistake_at(column, message, hint)
+    }
+
+    fn mistake_before(&self, message: &str, hint: Option<String>) -> Mistake {
+        let column = self.tokens.get(self.at.saturating_sub(1)).map_or(0, |(column, _)| *column);
+        self.mistake_at(column, message, hint)
+    }
+
+    /// The word just taken is none of these.
+    fn unknown(&self, what: &str, known: &[&str]) -> Mistake {
+        let word = match self.tokens.get(self.at.saturating_sub(1)) {
+            Some((_, Token::Word(word))) => word.clone(),
+            _ => String::new(),
+        };
+        let close =
+            known.iter().filter(|other| edits(&word, other) <= 2).min_by_key(|other| edits(&word, other));
+        let hint = match close {
+            Some(close) => format!("did you mean `{close}`?"),
+            None => format!("known are {}", known.join(", ")),
+        };
+        self.mistake_before(&format!("`{word}` is not {what}"), Some(hint))
+    }
+}
+
+fn plain(word: &str) -> Option<i64> {
+    let word = word.replace('_', "");
+    match word.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+    .filter(|number: &i64| number.abs() <= i64::from(u32::MAX))
+}
+
+/// `40ms`, `1.5s`.
+fn duration(word: &str) -> Option<Duration> {
+    let split = word.find(|letter: char| letter.is_ascii_alphabetic())?;
+    let (number, unit) = word.split_at(split);
+    let nanos: u64 = match unit {
+        "ns" => 1,
+        "us" => 1000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut total = whole.parse::<u64>().ok()?.checked_mul(nanos)?;
+    let mut unit = nanos;
+    for digit in fraction.chars() {
+        unit /= 10;
+        total = total.checked_add(u64::from(digit.to_digit(10)?) * unit)?;
+    }
+    Some(Duration::from_nanos(total))
+}
+
+/// Letters to change, add or drop to get from one word to the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let change = before + usize::from(a != *b);
+            before = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[other.len()]
+}
+
+// ---- Lines ------------------------------------------------------------------------------------------------------
+
+const EVENTS: [&str; 25] = [
+    "->",
+    "<-",
+    "&",
+    "set",
+    "profile",
+    "conn",
+    "established",
+    "listen",
+    "unlisten",
+    "open",
+    "write",
+    "read",
+    "finish",
+    "close",
+    "abort",
+    "ping",
+    "told",
+    "silence",
+    "info",
+    "got",
+    "sessions",
+    "counter",
+    "host",
+    "include",
+    "waits-for",
+];
+
+fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
+    let when = when(&mut words)?;
+    let label = match words.peek().and_then(|word| word.strip_suffix(':')) {
+        Some(label) => {
+            let label = label.to_string();
+            words.at += 1;
+            Some(label)
+        }
+        None => None,
+    };
+    let verb = words.word("an event")?;
+    let what = match verb.as_str() {
+        "set" => What::Set { name: words.word("a setting's name")?, value: words.text_or_word("a value")? },
+        "profile" => What::Profile(words.word("a profile's name")?),
+        "conn" => {
+            let (mut port, mut local, mut address) = (None, None, None);
+            while let Some(word) = words.next() {
+                match word.as_str() {
+                    "port" => port = Some(words.number("a port")?),
+                    "local" => local = Some(words.number("a port")?),
+                    "host" => address = Some(words.number("a host's last byte")?),
+                    _ => return Err(words.unknown("part of a connection", &["port", "local", "host"])),
+                }
+            }
+            What::Connection { port, local, address }
+        }
+        "established" => What::Established(opening(&mut words)?),
+        "<-" => What::Arrive(vec![packet(&mut words)?]),
+        "->" => What::Leave(packet(&mut words)?),
+        "told" => What::Told(words.rest()),
+        "silence" => What::Silence,
+        "info" => {
+            let mut fields = Vec::new();
+            while let Some(name) = words.next() {
+                if name == "gone" {
+                    fields.push((name, String::new()));
+                } else {
+                    fields.push((name, words.word("a value")?));
+                }
+            }
+            What::Info(fields)
+        }
+        "got" => What::Got(words.number("a count of bytes")?),
+        "sessions" => What::Sessions(words.number("a count of sessions")?),
+        "counter" => What::Counter { name: words.word("family.name")?, value: words.number("a count")? },
+        "host" => match words.word("`reads` or `waits`")?.as_str() {
+            "reads" => What::Reads(true),
+            "waits" => What::Reads(false),
+            _ => return Err(words.unknown("what a host does", &["reads", "waits"])),
+        },
+        _ => {
+            let call = call(&verb, &mut words)?;
+            let refused = words.takes("refused").then(|| words.rest());
+            What::Host { call, refused }
+        }
+    };
+    words.end()?;
+    if matches!(when, When::Within(..) | When::Eventually) && !matches!(what, What::Leave(_) | What::Told(_))
+    {
+        return Err(words.mistake_at(
+            0,
+            "only what is expected may come within a time",
+            Some("`->` or `told`".into()),
+        ));
+    }
+    Ok(Line {
+        file: words.file.into(),
+        number: words.number,
+        text: words.text.trim_end().into(),
+        when,
+        label,
+        what,
+    })
+}
+
+fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
+    let Some(word) = words.peek().map(str::to_string) else { return Ok(When::Same) };
+    if let Some(length) = word.strip_prefix('+') {
+        words.at += 1;
+        return duration(length).map(When::After).ok_or_else(|| {
+            words.mistake_before(&format!("`{word}` is not a length of time"), Some("write +40ms".into()))
+        });
+    }
+    if words.takes("eventually") {
+        return Ok(When::Eventually);
+    }
+    if words.takes("within") {
+        let word = words.word("A..B")?;
+        return word
+            .split_once("..")
+            .and_then(|(from, to)| Some((duration(from)?, duration(to)?)))
+            .filter(|(from, to)| from <= to)
+            .map(|(from, to)| When::Within(from, to))
+            .ok_or_else(|| words.mistake_before("a span is two lengths", Some("30ms..50ms".into())));
+    }
+    match duration(&word) {
+        Some(length) => {
+            words.at += 1;
+            Ok(When::At(length))
+        }
+        None => Ok(When::Same),
+    }
+}
+
+fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
+    Ok(match verb {
+        "listen" => Call::Listen(if words.is_done() { 80 } else { words.number("a port")? }),
+        "unlisten" => Call::Unlisten,
+        "open" => Call::Open,
+        "write" => {
+            let bytes = match words.literal() {
+                Some(bytes) => Bytes::Literal(bytes),
+                None => Bytes::Count(words.number("a count of bytes")?),
+            };
+            let takes = if words.takes("takes") { Some(words.number("a count of bytes")?) } else { None };
+            Call::Write { bytes, takes }
+        }
+        "read" => Call::Read(words.number("a count of bytes")?),
+        "finish" => Call::Finish,
+        "close" => Call::Close,
+        "abort" => Call::Abort,
+        "ping" => Call::Ping { bytes: words.number("a count of bytes")? },
+        _ => return Err(words.unknown("an event", &EVENTS)),
+    })
+}
+
+fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
+    let mut opening = Opening {
+        active: false,
+        options: Vec::new(),
+        window_bytes: 65_535,
+        round_trip: Duration::from_millis(10),
+    };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "active" => opening.active = true,
+            "passive" => opening.active = false,
+            "win" => opening.window_bytes = words.number("a count of bytes")?,
+            "rtt" => opening.round_trip = words.length("a round trip")?,
+            "timestamps" => {
+                opening.options.push(Choice::Timestamps { value: Number::Unsaid, echo: Number::Unsaid });
+            }
+            _ => match option(&word, words)? {
+                Some(option) => opening.options.push(option),
+                None => {
+                    return Err(words.unknown(
+                        "part of an opening",
+                        &["active", "passive", "win", "rtt", "mss", "sackok", "ts", "shift"],
+                    ));
+                }
+            },
+        }
+    }
+    Ok(opening)
+}
+
+/// A TCP option that begins with `word`.
+fn option(word: &str, words: &mut Words<'_>) -> Result<Option<Choice>, Mistake> {
+    Ok(Some(match word {
+        "mss" => Choice::Mss(words.number("a segment size")?),
+        "sackok" => Choice::SackPermitted,
+        "shift" => Choice::Shift(words.number("a shift")?),
+        "ts" => {
+            let value = if words.takes("val") { words.asked("a timestamp")? } else { Number::Unsaid };
+            let echo = if words.takes("ecr") { words.asked("a timestamp")? } else { Number::Unsaid };
+            Choice::Timestamps { value, echo }
+        }
+        "sack" => {
+            let mut blocks = vec![words.range("a block")?];
+            while words.peek().is_some_and(|word| word.contains(':')) {
+                blocks.push(words.range("a block")?);
+            }
+            Choice::Sack(blocks)
+        }
+        "opt" => Choice::Raw(words.hex()?),
+        _ => return Ok(None),
+    }))
+}
+
+fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+    if words.takes("icmp") {
+        return icmp(words);
+    }
+    if words.takes("packet") {
+        return Ok(Packet::Raw(words.hex()?));
+    }
+    if words.takes("payload") {
+        return Ok(Packet::Payload { protocol: words.number("a protocol's number")?, bytes: words.hex()? });
+    }
+    let mut segment = Segment::default();
+    let mut times = 1;
+    loop {
+        if let Some(bytes) = words.literal() {
+            segment.bytes = bytes.len();
+            segment.content = Content::Literal(bytes);
+            continue;
+        }
+        let Some(word) = words.next() else { break };
+        if let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == word) {
+            segment.flags = segment.flags | *flag;
+            continue;
+        }
+        match word.as_str() {
+            "seq" if words.takes("any") => segment.sequence = Number::Any,
+            "seq" => {
+                let (begin, behind) = words.range("a range of the stream")?;
+                segment.sequence = Number::Is(begin);
+                segment.bytes = segment.bytes.max((behind - begin) as usize);
+            }
+            "len" => segment.bytes = words.number("a count of bytes")?,
+            "by" => segment.by = Some(words.number::<u16>("a segment's length")?.max(1).into()),
+            "ack" => {
+                segment.flags = segment.flags | Flags::ACK;
+                segment.acknowledgment = words.asked("an acknowledgment")?;
+            }
+            "win" => segment.window = Some(words.number("a window as it stands in the header")?),
+            "urg" => segment.urgent = Some(words.number("an urgent pointer")?),
+            "evil" => segment.content = Content::Evil,
+            "no-ts" => segment.without_timestamps = true,
+            "badsum" => segment.wrong_sum = true,
+            "no-options" => segment.options = Some(Vec::new()),
+            "x" => times = words.number::<u32>("a count")? as usize,
+            _ => match option(&word, words)? {
+                Some(option) => segment.options.get_or_insert_default().push(option),
+                None => {
+                    return Err(words.unknown(
+                        "part of a segment",
+                        &[
+                            "SYN",
+                            "FIN",
+                            "RST",
+                            "PSH",
+                            "URG",
+                            "ECE",
+                            "CWR",
+                            "seq",
+                            "ack",
+                            "win",
+                            "urg",
+                            "len",
+                            "by",
+                            "mss",
+                            "sackok",
+                            "ts",
+                            "shift",
+                            "sack",
+                            "opt",
+                            "no-options",
+                            "no-ts",
+                            "evil",
+                            "badsum",
+                            "x",
+                            "icmp",
+                            "packet",
+                            "payload",
+                        ],
+                    ));
+                }
+            },
+        }
+    }
+    Ok(Packet::Tcp { segment, times })
+}
+
+fn icmp(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+    let kind = words.word("a kind of message")?;
+    let message = match kind.as_str() {
+        "echo-request" | "echo-reply" => {
+            let bytes = if words.takes("len") { words.number("a count of bytes")? } else { 0 };
+            if kind == "echo-reply" { Message::EchoReply { bytes } } else { Message::EchoRequest { bytes } }
+        }
+        "unreachable" => {
+            let word = words.word("what cannot be reached")?;
+            let names = UNREACHABLE.map(|(name, _, _)| name);
+            let known = names.iter().find(|name| **name == word);
+            Message::Unreachable(known.ok_or_else(|| words.unknown("what cannot be reached", &names))?)
+        }
+        "too-long" => {
+            let mtu = if words.takes("mtu") { words.number("a packet's length")? } else { 0 };
+            Message::TooLong { mtu }
+        }
+        "time-exceeded" => Message::TimeExceeded,
+        "parameter-problem" => Message::ParameterProblem,
+        "source-quench" => Message::SourceQuench,
+        _ => {
+            let known = [
+                "echo-request",
+                "echo-reply",
+                "unreachable",
+                "too-long",
+                "time-exceeded",
+                "parameter-problem",
+                "source-quench",
+            ];
+            return Err(words.unknown("a kind of message", &known));
+        }
+    };
+    let quoting = if words.takes("quoting") {
+        if !words.takes("seq") {
+            return Err(words.mistake_here("which segment is quoted?", Some("quoting seq 1:1461".into())));
+        }
+        let (sequence, behind) = words.range("a range of the stream")?;
+        Some(Quote { sequence, bytes: (behind - sequence) as usize })
+    } else {
+        None
+    };
+    Ok(Packet::Icmp { message, quoting })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(text: &str) -> (usize, usize, String, String) {
+        let mistake = Talk::read("t", text, &|_| None).expect_err("a mistake");
+        (mistake.line, mistake.column, mistake.message, mistake.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn mistakes_say_where_and_what_would_fit() {
+        for (text, line, column, message, hint) in [
+            ("<- SYN sak", 1, 8, "`sak` is not part of a segment", "did you mean `sack`?"),
+            ("\n+4x -> ack 1", 2, 1, "`+4x` is not a length of time", "write +40ms"),
+            ("wirte 5", 1, 1, "`wirte` is not an event", "did you mean `write`?"),
+            (
+                "& ack 1",
+                1,
+                1,
+                "`&` goes on with a burst, and there is none",
+                "write it behind a line with `<-`",
+            ),
+            ("<- seq 9:5 ack 1", 1, 8, "`9:5` is not a range of the stream", "write first:behind"),
+            ("<- ack", 1, 7, "an acknowledgment is missing here", ""),
+            ("within 5ms..1ms -> ack 1", 1, 8, "a span is two lengths", "30ms..50ms"),
+            ("eventually silence", 1, 1, "only what is expected may come within a time", "`->` or `told`"),
+            ("write \"abc", 1, 7, "this text has no end", ""),
+            ("silence now", 1, 9, "nothing more is expected here", ""),
+            ("<- opt 123", 1, 11, "bytes in hex are expected here", "two digits a byte"),
+            ("<- win 70000", 1, 8, "`70000` is not a window as it stands in the header", ""),
+            ("include nowhere", 1, 9, "the file cannot be read", ""),
+        ] {
+            assert_eq!(mistake(text), (line, column, message.into(), hint.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn segments_write_themselves_as_they_are_read() {
+        for text in [
+            "SYN seq 0 win 65535 mss 1460 sackok ts val 5 ecr 0 shift 7",
+            "PSH seq 1:1461 ack 1 win 512",
+            "seq 1 ack any sack 5:9 11:20",
+            "FIN seq 5 ack 1 urg 7",
+            "RST seq -5",
+            "seq 1:6 ack 1 \"hello\"",
+            "seq 1:14601 by 1460 ack 1",
+            "SYN seq 0 opt 0102ff x 5",
+            "icmp too-long mtu 1400 quoting seq 1:1461",
+            "icmp unreachable port",
+            "packet 45000014",
+            "payload 6 ffee",
+        ] {
+            let mut words = Words::of("t", 1, text).unwrap();
+            assert_eq!(packet(&mut words).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn lengths_are_exact() {
+        for (text, nanos) in
+            [("40ms", 40_000_000), ("1.5s", 1_500_000_000), ("0.25us", 250), ("2min", 120_000_000_000)]
+        {
+            assert_eq!(duration(text), Some(Duration::from_nanos(nanos)), "{text}");
+        }
+        for (nanos, text) in [
+            (0, "0ms"),
+            (40_000_000, "40ms"),
+            (1_500_000_000, "1500ms"),
+            (2_000_000_000, "2s"),
+            (1_000_500, "1.0005ms"),
+            (999, "999ns"),
+        ] {
+            assert_eq!(crate::script::length_of(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_stumble() {
+        let words =
+            ["<-", "->", "seq", "1:5", ":", "\"", "x", "any", "+1ms", "within", "..", "é", "sack", "0x", "-"];
+        let mut chance = kiban_ground::Chance::from_seed(7);
+        let mut read = 0;
+        for _ in 0..20_000 {
+            let count = chance.below(6);
+            let text: Vec<&str> =
+                (0..count).map(|_| words[chance.below(words.len() as u64) as usize]).collect();
+            read += usize::from(Talk::read("t", &text.join(" "), &|_| None).is_ok());
+        }
+        assert!(read > 0);
+    }
+}

@@ -1,0 +1,626 @@
+//! Running a talk: line by line, and a failure that says what was expected and what came.
+
+use crate::script::{
+    Call, Choice, Content, Line, Number, Opening, Packet, Segment, Talk, What, When, length_of,
+};
+use crate::settings::Settings;
+use crate::side::Connection;
+use crate::world::{Entry, OTHERS, Seen, World, pieces};
+use kiban_ground::Instant;
+use kiban_stack::tcp::State;
+use kiban_wire::capture;
+use kiban_wire::tcp::Flags;
+use std::fmt;
+use std::time::Duration;
+
+/// Lines of the conversation that a failure shows.
+const RECENT: usize = 12;
+/// How long `eventually` waits.
+const EVENTUALLY: Duration = Duration::from_secs(3600);
+
+/// What came of a talk.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Why it failed; none: it kept to its lines.
+    pub failure: Option<Failure>,
+    /// What the stack does not have yet: nothing was run.
+    pub waits_for: Option<String>,
+    /// The conversation as a talk.
+    pub trace: String,
+    /// What crossed the wire, as a pcap file of IP packets.
+    pub capture: Vec<u8>,
+    /// Virtual time from the first line to the last.
+    pub lasted: Duration,
+}
+
+/// Where and why a talk failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// The line as it stands there.
+    pub expected: String,
+    /// What came, in the same notation; empty when nothing did.
+    pub came: String,
+    /// The last lines of the conversation.
+    pub recent: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { file, line, message, expected, came, recent } = self;
+        writeln!(f, "{file}:{line}: {message}")?;
+        writeln!(f, "  the talk says  {expected}")?;
+        if !came.is_empty() {
+            writeln!(f, "  what came      {came}")?;
+        }
+        write!(f, "  the conversation until then:")?;
+        recent.lines().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Why a line failed, and what came in its place.
+struct Wrong {
+    message: String,
+    came: String,
+}
+
+impl From<String> for Wrong {
+    fn from(message: String) -> Wrong {
+        Wrong { message, came: String::new() }
+    }
+}
+
+impl From<&str> for Wrong {
+    fn from(message: &str) -> Wrong {
+        Wrong::from(message.to_string())
+    }
+}
+
+/// Runs a talk.
+pub fn run(talk: &Talk) -> Report {
+    let mut runner = Runner { settings: Settings::new(), said: Vec::new(), world: None, mark: Instant::ZERO };
+    let mut failure = None;
+    if talk.waits_for.is_none() {
+        failure = talk.lines.iter().find_map(|line| runner.line(line).err().map(|wrong| (line, wrong)));
+        if failure.is_none()
+            && let Some(last) = talk.lines.last()
+        {
+            failure = runner.end().err().map(|wrong| (last, wrong));
+        }
+    }
+    let failure = failure.map(|(line, Wrong { message, came })| Failure {
+        file: line.file.clone(),
+        line: line.number,
+        message,
+        expected: line.text.trim().to_string(),
+        came,
+        recent: runner.world.as_ref().map_or(String::new(), |world| {
+            let from = world.log.len().saturating_sub(RECENT);
+            written(world, &world.log[from..])
+        }),
+    });
+    let mut trace: String = talk.head.lines().map(|line| format!("# {line}\n")).collect();
+    runner.said.iter().for_each(|said| trace += &format!("{said}\n"));
+    let mut file = Vec::new();
+    capture::File::new(capture::LINK_TYPE_RAW).write(&mut file);
+    let mut lasted = Duration::ZERO;
+    if let Some(world) = &runner.world {
+        trace += &written(world, &world.log);
+        lasted = runner.mark.since(world.zero);
+        for (at, packet) in &world.wire {
+            let header = capture::File::new(capture::LINK_TYPE_RAW);
+            let bytes = packet.len() as u32;
+            capture::Record { nanoseconds: at.as_nanos(), kept_bytes: bytes, wire_bytes: bytes }
+                .write(&header, &mut file);
+            file.extend(packet);
+        }
+    }
+    Report { failure, waits_for: talk.waits_for.clone(), trace, capture: file, lasted }
+}
+
+/// Lines of the log as a talk, each with the time since the one before.
+fn written(world: &World, log: &[Entry]) -> String {
+    let mut text = String::new();
+    let mut before = world.zero;
+    for (index, Entry { at, label, text: words }) in log.iter().enumerate() {
+        let when = match (index, *at == before) {
+            (0, _) if *at >= world.zero => length_of(at.since(world.zero)),
+            (0, _) => String::new(),
+            (_, true) => String::new(),
+            (_, false) => format!("+{}", length_of(at.since(before))),
+        };
+        before = *at;
+        let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
+        text += &format!("{when:<9} {label}{words}\n");
+    }
+    text
+}
+
+struct Runner {
+    settings: Settings,
+    /// Lines that made the settings, for the trace.
+    said: Vec<String>,
+    world: Option<World>,
+    /// The moment of the line before.
+    mark: Instant,
+}
+
+impl Runner {
+    fn world(&mut self) -> &mut World {
+        if self.world.is_none() {
+            let world = World::new(self.settings.clone());
+            self.mark = world.now;
+            self.world = Some(world);
+        }
+        self.world.as_mut().expect("made above")
+    }
+
+    fn line(&mut self, line: &Line) -> Result<(), Wrong> {
+        match &line.what {
+            What::Set { name, value } => {
+                self.before_the_board(line)?;
+                return Ok(self.settings.set(name, value)?);
+            }
+            What::Profile(name) => {
+                self.before_the_board(line)?;
+                return Ok(self.settings.profile(name)?);
+            }
+            What::Connection { port, local, address } => {
+                let label = line.label.clone().ok_or("a connection needs a name: `b: conn port 5001`")?;
+                self.world().declare(&label, *address, *port, *local);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let (from, until) = self.span(line.when)?;
+        let label = line.label.as_deref();
+        match &line.what {
+            What::Leave(packet) => self.leave(label, packet, from, until)?,
+            What::Told(words) => self.told(label, words, from, until)?,
+            what => {
+                self.quiet_until(until, !is_check(what))?;
+                self.act(label, what)?;
+            }
+        }
+        self.world().fault.take().map_or(Ok(()), |fault| Err(fault.into()))
+    }
+
+    fn before_the_board(&mut self, line: &Line) -> Result<(), Wrong> {
+        self.said.push(line.text.trim().to_string());
+        if self.world.is_some() { Err("settings stand before the first event".into()) } else { Ok(()) }
+    }
+
+    /// The moments between which a line may happen.
+    fn span(&mut self, when: When) -> Result<(Instant, Instant), Wrong> {
+        self.world();
+        let mark = self.mark;
+        let world = self.world();
+        let (from, until) = match when {
+            When::Same => (mark, mark),
+            When::At(length) => (world.zero + length, world.zero + length),
+            When::After(length) => (mark + length, mark + length),
+            When::Within(from, to) => (mark + from, mark + to),
+            When::Eventually => (mark, mark + EVENTUALLY),
+        };
+        if until < mark {
+            Err("time runs backwards: the line before happened later".into())
+        } else {
+            Ok((from, until))
+        }
+    }
+
+    /// Lets time pass to an action or a check; nothing may come on the way, or wait, that no line has expected.
+    fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Wrong> {
+        self.mark = until;
+        let world = self.world();
+        let before = until.as_nanos();
+        let unexpected = move |world: &World| {
+            let early = |at: Instant| wants_quiet || at.as_nanos() < before;
+            world.left.front().is_some_and(|seen| early(seen.at))
+                || world.told.front().is_some_and(|heard| early(heard.at))
+        };
+        if !world.pass(until, unexpected)? {
+            return Ok(());
+        }
+        let zero = world.zero;
+        if let Some(seen) = world.left.front() {
+            let came = in_words(world, seen);
+            return Err(Wrong { message: "a packet left that no line expects".into(), came });
+        }
+        match world.told.front() {
+            Some(heard) => {
+                let label = if heard.label.is_empty() { String::new() } else { format!("{}: ", heard.label) };
+                let came = format!("{} {label}told {}", length_of(heard.at.since(zero)), heard.words);
+                Err(Wrong { message: "the host was told something that no line expects".into(), came })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Wrong> {
+        let mark = self.mark;
+        self.quiet_until(mark, true)?;
+        let world = self.world();
+        if let Some(fault) = world.fault.take() {
+            return Err(fault.into());
+        }
+        if world.all_come_home()? {
+            Ok(())
+        } else {
+            Err("after the story packet memory has not come home".into())
+        }
+    }
+
+    // ---- Expectations -----------------------------------------------------------------------------------------
+
+    fn leave(
+        &mut self,
+        label: Option<&str>,
+        packet: &Packet,
+        from: Instant,
+        until: Instant,
+    ) -> Result<(), Wrong> {
+        let (wanted, times) = match packet {
+            Packet::Tcp { segment, times } => (
+                pieces(segment).into_iter().map(|piece| Packet::Tcp { segment: piece, times: 1 }).collect(),
+                *times,
+            ),
+            other => (vec![other.clone()], 1),
+        };
+        for _ in 0..times {
+            for wanted in &wanted {
+                self.leave_one(label, wanted, from, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_one(
+        &mut self,
+        label: Option<&str>,
+        wanted: &Packet,
+        from: Instant,
+        until: Instant,
+    ) -> Result<(), Wrong> {
+        let world = self.world();
+        if !world.pass(until, |world| !world.left.is_empty())? {
+            let when = length_of(until.since(world.zero));
+            return Err(format!("nothing left by {when}").into());
+        }
+        let seen = world.left.pop_front().expect("something has left");
+        let came = in_words(world, &seen);
+        let wrong = |message: &str| Err(Wrong { message: message.into(), came: came.clone() });
+        if let Some(difference) = differs(world, label, wanted, &seen) {
+            return wrong(&difference);
+        }
+        if seen.at < from {
+            return wrong("it left too early");
+        }
+        if seen.at > until {
+            return wrong("it left too late");
+        }
+        self.mark = seen.at;
+        Ok(())
+    }
+
+    fn told(&mut self, label: Option<&str>, words: &str, from: Instant, until: Instant) -> Result<(), Wrong> {
+        let world = self.world();
+        if !world.pass(until, |world| !world.told.is_empty())? {
+            let when = length_of(until.since(world.zero));
+            return Err(format!("the host was told nothing by {when}").into());
+        }
+        let heard = world.told.pop_front().expect("the host was told something");
+        let when = length_of(heard.at.since(world.zero));
+        let name = if heard.label.is_empty() { String::new() } else { format!("{}: ", heard.label) };
+        let came = format!("{when} {name}told {}", heard.words);
+        let message = if heard.label != label.unwrap_or("") {
+            "it is about another connection"
+        } else if heard.words != words {
+            "the host was told something else"
+        } else if heard.at < from {
+            "the host was told too early"
+        } else if heard.at > until {
+            "the host was told too late"
+        } else {
+            self.mark = heard.at;
+            return Ok(());
+        };
+        Err(Wrong { message: message.into(), came })
+    }
+
+    // ---- Actions and checks -----------------------------------------------------------------------------------
+
+    fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Wrong> {
+        let world = self.world();
+        match what {
+            What::Arrive(burst) => Ok(world.arrive(label, burst)?),
+            What::Host { call, refused } => {
+                let outcome = world.call(label, call)?;
+                match (outcome, refused) {
+                    (Ok(()), None) => Ok(()),
+                    (Ok(()), Some(_)) => Err("the board did not refuse it".into()),
+                    (Err(refusal), None) => Err(format!("the board refused it: {refusal}").into()),
+                    (Err(refusal), Some(words)) if refusal.to_string().contains(words.as_str()) => Ok(()),
+                    (Err(refusal), Some(_)) => Err(Wrong {
+                        message: "it was refused for another reason".into(),
+                        came: refusal.to_string(),
+                    }),
+                }
+            }
+            What::Reads(reads) => {
+                let word = if *reads { "reads" } else { "waits" };
+                world.note(None, format!("host {word}"));
+                world.set_reads(*reads);
+                Ok(())
+            }
+            What::Established(opening) => self.establish(label, opening),
+            What::Silence => {
+                world.note(None, "silence".into());
+                Ok(())
+            }
+            What::Got(bytes) => {
+                let index = world.connection(label)?;
+                let got = world.connections[index].got;
+                if got == *bytes { Ok(()) } else { Err(format!("the host has read {got} bytes").into()) }
+            }
+            What::Sessions(count) => {
+                let there = world.board.sessions();
+                if there == *count { Ok(()) } else { Err(format!("there are {there} sessions").into()) }
+            }
+            What::Counter { name, value } => {
+                let (family, counter) = name.split_once('.').ok_or("a counter is named family.name")?;
+                let mut known = None;
+                world.board.counters(&mut |its_family, its_name, value| {
+                    if (its_family, its_name) == (family, counter) {
+                        known = Some(known.unwrap_or(0) + value);
+                    }
+                });
+                match known {
+                    Some(counted) if counted == *value => Ok(()),
+                    Some(counted) => Err(format!("{name} is {counted}").into()),
+                    None => Err(format!("there is no counter {name}").into()),
+                }
+            }
+            What::Info(fields) => info(world, label, fields),
+            What::Leave(_)
+            | What::Told(_)
+            | What::Set { .. }
+            | What::Profile(_)
+            | What::Connection { .. } => Ok(()),
+        }
+    }
+
+    /// A handshake that is not told. The story begins when it is over.
+    fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Wrong> {
+        let is_first = self.world().log.is_empty();
+        let mark = self.mark;
+        let world = self.world();
+        let index = world.connection(label)?;
+        if is_first {
+            world.zero = mark + opening.round_trip;
+        }
+        let shift = opening.options.iter().find_map(|option| match option {
+            Choice::Shift(shift) => Some((*shift).min(14)),
+            _ => None,
+        });
+        let syn = Segment {
+            sequence: Number::Is(0),
+            window: Some(opening.window_bytes.min(0xffff) as u16),
+            options: Some(opening.options.clone()),
+            flags: Flags::SYN,
+            ..Segment::default()
+        };
+        let window = (opening.window_bytes >> shift.unwrap_or(0)).min(0xffff) as u16;
+        let acknowledgment = Number::Is(1);
+        let until = mark + opening.round_trip;
+        let told = if opening.active {
+            world.call(label, &Call::Open)?.map_err(|refusal| refusal.to_string())?;
+            self.next_segment(index, Flags::SYN)?;
+            self.quiet_until(until, true)?;
+            let flags = Flags::SYN | Flags::ACK;
+            let answer = Packet::Tcp { segment: Segment { flags, acknowledgment, ..syn }, times: 1 };
+            self.world().arrive(label, &[answer])?;
+            self.next_segment(index, Flags::ACK)?;
+            self.world().connections[index].window = window;
+            "opened"
+        } else {
+            let port = world.connections[index].local_port.unwrap_or(80);
+            match world.call(label, &Call::Listen(port))? {
+                Ok(()) | Err(kiban_board::Refused::Tcp(kiban_stack::tcp::Refusal::AddressInUse)) => {}
+                Err(refusal) => return Err(refusal.to_string().into()),
+            }
+            world.arrive(label, &[Packet::Tcp { segment: syn, times: 1 }])?;
+            self.next_segment(index, Flags::SYN | Flags::ACK)?;
+            self.quiet_until(until, true)?;
+            let answer =
+                Segment { flags: Flags::ACK, acknowledgment, window: Some(window), ..Segment::default() };
+            self.world().arrive(label, &[Packet::Tcp { segment: answer, times: 1 }])?;
+            "accepted"
+        };
+        self.told(label, told, until, until)
+    }
+
+    /// Takes the next segment of a handshake.
+    fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Wrong> {
+        let world = self.world();
+        let Some(seen) = world.left.pop_front() else { return Err("the handshake got no answer".into()) };
+        match &seen.packet {
+            Packet::Tcp { segment, .. } if segment.flags == flags && seen.connection == Some(index) => Ok(()),
+            _ => {
+                let came = in_words(world, &seen);
+                Err(Wrong { message: "the handshake got another answer".into(), came })
+            }
+        }
+    }
+}
+
+/// Whether a line only looks.
+fn is_check(what: &What) -> bool {
+    matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
+}
+
+fn in_words(world: &World, seen: &Seen) -> String {
+    let label = seen.connection.map_or("", |index| world.connections[index].label.as_str());
+    let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
+    format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
+}
+
+fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> Result<(), Wrong> {
+    let index = world.connection(label)?;
+    let known = world.info(index);
+    for (name, wanted) in fields {
+        let Some(info) = &known else {
+            if name == "gone" {
+                continue;
+            }
+            return Err("the session has gone".into());
+        };
+        let value =
+            match name.as_str() {
+                "state" => state_in_words(info.state).to_string(),
+                "mss" => info.mss.to_string(),
+                "srtt" => length_of(info.round_trip),
+                "cwnd" => info.congestion_window_bytes.to_string(),
+                "window" => info.send_window_bytes.to_string(),
+                "outstanding" => info.outstanding_bytes.to_string(),
+                "queued" => info.queued_bytes.to_string(),
+                "gone" => return Err("the session is still there".into()),
+                _ => return Err(format!(
+                    "nothing is known as `{name}`: state, mss, srtt, cwnd, window, outstanding, queued, gone"
+                )
+                .into()),
+            };
+        if value != *wanted {
+            return Err(Wrong {
+                message: format!("the session's {name} differs"),
+                came: format!("{name} {value}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A state as RFC 9293 writes it.
+fn state_in_words(state: State) -> &'static str {
+    match state {
+        State::SynSent => "SYN-SENT",
+        State::SynReceived => "SYN-RECEIVED",
+        State::Established => "ESTABLISHED",
+        State::FinWait1 => "FIN-WAIT-1",
+        State::FinWait2 => "FIN-WAIT-2",
+        State::CloseWait => "CLOSE-WAIT",
+        State::Closing => "CLOSING",
+        State::LastAck => "LAST-ACK",
+        State::TimeWait => "TIME-WAIT",
+        State::Closed => "CLOSED",
+    }
+}
+
+/// In what a packet differs from what was wanted, in a sentence.
+fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> Option<String> {
+    let connection = seen.connection.map(|index| &world.connections[index]);
+    let name = connection.map_or("", |connection| connection.label.as_str());
+    match (wanted, &seen.packet) {
+        (Packet::Tcp { segment: wanted, .. }, Packet::Tcp { segment: came, .. }) => {
+            if name != label.unwrap_or("") {
+                let whose = if name == OTHERS {
+                    "a connection that was not declared".into()
+                } else {
+                    format!("`{name}`")
+                };
+                return Some(format!("it belongs to {whose}"));
+            }
+            segment_differs(connection?, wanted, came, seen)
+        }
+        (wanted, came) if wanted == came => None,
+        _ => Some("another packet left".into()),
+    }
+}
+
+fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, seen: &Seen) -> Option<String> {
+    // PSH is asked for where a line says so.
+    let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
+    if wanted.flags.without(mask) != came.flags.without(mask) {
+        return Some("the flags differ".into());
+    }
+    if wanted.bytes != came.bytes {
+        return Some("the length differs".into());
+    }
+    let is_pure = came.bytes == 0 && !came.flags.has_any(Flags::SYN | Flags::FIN | Flags::RST);
+    let sequence = match wanted.sequence {
+        Number::Unsaid if is_pure => Number::Is(seen.next),
+        other => other,
+    };
+    if matches!(sequence, Number::Is(_)) && sequence != came.sequence {
+        return Some(match wanted.sequence {
+            Number::Unsaid => format!("the sequence number is not {}, behind all that was sent", seen.next),
+            _ => "the sequence number differs".into(),
+        });
+    }
+    if matches!(wanted.acknowledgment, Number::Is(_)) && wanted.acknowledgment != came.acknowledgment {
+        return Some("the acknowledgment differs".into());
+    }
+    if wanted.window.is_some() && wanted.window != came.window {
+        return Some("the window differs".into());
+    }
+    if wanted.urgent.is_some() && wanted.urgent != came.urgent {
+        return Some("the urgent pointer differs".into());
+    }
+    if let Some(difference) = options_differ(wanted, came) {
+        return Some(difference);
+    }
+    let first = match came.sequence {
+        Number::Is(sequence) => sequence - 1 + i64::from(came.flags.has(Flags::SYN)),
+        _ => 0,
+    };
+    let expected = match &wanted.content {
+        Content::Literal(bytes) => Some(bytes.as_slice()),
+        _ => usize::try_from(first)
+            .ok()
+            .and_then(|first| connection.written.get(first..first + seen.payload.len())),
+    };
+    if !seen.payload.is_empty() && expected != Some(&seen.payload) {
+        return Some("the payload is not what the host wrote at that place".into());
+    }
+    None
+}
+
+/// SACK blocks are always compared; other options on a SYN as a whole if any is said; else those that are said.
+fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
+    let none = Vec::new();
+    let came_options = came.options.as_ref().unwrap_or(&none);
+    let said = wanted.options.as_ref().unwrap_or(&none);
+    let blocks =
+        |options: &[Choice]| options.iter().find(|option| matches!(option, Choice::Sack(_))).cloned();
+    if blocks(said) != blocks(came_options) {
+        return Some("the SACK blocks differ".into());
+    }
+    if wanted.without_timestamps
+        && came_options.iter().any(|option| matches!(option, Choice::Timestamps { .. }))
+    {
+        return Some("it carries timestamps".into());
+    }
+    let all = wanted.options.is_some() && (came.flags.has(Flags::SYN) || said.is_empty());
+    if all && (said.len() != came_options.len() || !said.iter().zip(came_options).all(|(a, b)| fits(a, b))) {
+        return Some("the options differ".into());
+    }
+    let missing = said.iter().find(|option| !came_options.iter().any(|other| fits(option, other)));
+    missing.map(|option| format!("it does not carry `{option}`"))
+}
+
+fn fits(wanted: &Choice, came: &Choice) -> bool {
+    let number = |wanted: &Number, came: &Number| !matches!(wanted, Number::Is(_)) || wanted == came;
+    match (wanted, came) {
+        (Choice::Timestamps { value, echo }, Choice::Timestamps { value: its_value, echo: its_echo }) => {
+            number(value, its_value) && number(echo, its_echo)
+        }
+        _ => wanted == came,
+    }
+}

@@ -1,0 +1,405 @@
+//! What a talk says, read: lines of moments and events. Segments write themselves in the notation they are read from.
+
+use kiban_wire::tcp::Flags;
+use std::fmt;
+use std::time::Duration;
+
+/// A story.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    /// The file's name, for messages.
+    pub file: String,
+    /// The comment at the top: what the story tells, and the clause it comes from.
+    pub head: String,
+    /// What the stack does not have yet: the story is read and skipped.
+    pub waits_for: Option<String>,
+    pub(crate) lines: Vec<Line>,
+}
+
+/// One line of a story.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) file: String,
+    pub(crate) number: usize,
+    pub(crate) text: String,
+    pub(crate) when: When,
+    /// The connection's name; none: the one there is.
+    pub(crate) label: Option<String>,
+    pub(crate) what: What,
+}
+
+/// The moment of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    /// That of the line before.
+    Same,
+    /// So long after the story's beginning.
+    At(Duration),
+    /// So long after the line before.
+    After(Duration),
+    /// Some moment between, counted from the line before.
+    Within(Duration, Duration),
+    /// At last, within an hour.
+    Eventually,
+}
+
+/// What happens, or must be so.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Set {
+        name: String,
+        value: String,
+    },
+    Profile(String),
+    /// Another connection: its name is the line's label.
+    Connection {
+        port: Option<u16>,
+        local: Option<u16>,
+        address: Option<u8>,
+    },
+    Established(Opening),
+    /// A burst from the peer.
+    Arrive(Vec<Packet>),
+    Leave(Packet),
+    Host {
+        call: Call,
+        refused: Option<String>,
+    },
+    /// `host reads` or `host waits`.
+    Reads(bool),
+    Told(String),
+    Silence,
+    Info(Vec<(String, String)>),
+    Got(u64),
+    Sessions(usize),
+    Counter {
+        name: String,
+        value: u64,
+    },
+}
+
+/// What a host may ask.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Listen(u16),
+    Unlisten,
+    Open,
+    Write { bytes: Bytes, takes: Option<usize> },
+    Read(usize),
+    Finish,
+    Close,
+    Abort,
+    Ping { bytes: usize },
+}
+
+/// Bytes of a stream: so many of the generated ones, or these.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Bytes {
+    Count(usize),
+    Literal(Vec<u8>),
+}
+
+/// A handshake that is not told.
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    pub(crate) active: bool,
+    pub(crate) options: Vec<Choice>,
+    pub(crate) window_bytes: u32,
+    pub(crate) round_trip: Duration,
+}
+
+/// What stands behind an arrow.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Packet {
+    Tcp {
+        segment: Segment,
+        times: usize,
+    },
+    Icmp {
+        message: Message,
+        quoting: Option<Quote>,
+    },
+    /// A whole IP packet.
+    Raw(Vec<u8>),
+    /// What stands behind an IP header.
+    Payload {
+        protocol: u8,
+        bytes: Vec<u8>,
+    },
+}
+
+/// An ICMP message of either family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    EchoRequest {
+        bytes: usize,
+    },
+    EchoReply {
+        bytes: usize,
+    },
+    /// Not deliverable: `net`, `host`, `protocol`, `port`, `admin`.
+    Unreachable(&'static str),
+    TooLong {
+        mtu: u32,
+    },
+    TimeExceeded,
+    ParameterProblem,
+    SourceQuench,
+}
+
+/// The words of `unreachable`, with the codes of ICMP (RFC 792, RFC 1122 §3.2.2.1) and ICMPv6 (RFC 4443 §3.1).
+pub(crate) const UNREACHABLE: [(&str, u8, u8); 5] =
+    [("net", 0, 0), ("host", 1, 3), ("protocol", 2, 1), ("port", 3, 4), ("admin", 13, 1)];
+
+/// The segment of ours that an ICMP error quotes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Quote {
+    pub(crate) sequence: i64,
+    pub(crate) bytes: usize,
+}
+
+/// A number that a line may leave unsaid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Number {
+    #[default]
+    Unsaid,
+    Any,
+    Is(i64),
+}
+
+/// A segment: with what a line says of it, or with all there is when it was on the wire.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Segment {
+    pub(crate) flags: Flags,
+    pub(crate) sequence: Number,
+    pub(crate) bytes: usize,
+    /// The run comes in segments of so many bytes.
+    pub(crate) by: Option<usize>,
+    pub(crate) content: Content,
+    pub(crate) acknowledgment: Number,
+    pub(crate) window: Option<u16>,
+    pub(crate) urgent: Option<u16>,
+    /// In the order of the wire, without padding. None: unsaid.
+    pub(crate) options: Option<Vec<Choice>>,
+    pub(crate) without_timestamps: bool,
+    pub(crate) wrong_sum: bool,
+}
+
+/// What the payload is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Content {
+    /// What belongs at its place in the stream.
+    #[default]
+    Stream,
+    /// What must never be read.
+    Evil,
+    Literal(Vec<u8>),
+}
+
+/// A TCP option.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    Mss(u16),
+    SackPermitted,
+    Timestamps { value: Number, echo: Number },
+    Shift(u8),
+    Sack(Vec<(i64, i64)>),
+    Raw(Vec<u8>),
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Unsaid => Ok(()),
+            Number::Any => f.write_str("any"),
+            Number::Is(number) => number.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Mss(mss) => write!(f, "mss {mss}"),
+            Choice::SackPermitted => f.write_str("sackok"),
+            Choice::Timestamps { value, echo } => {
+                f.write_str("ts")?;
+                if *value != Number::Unsaid {
+                    write!(f, " val {value}")?;
+                }
+                if *echo != Number::Unsaid {
+                    write!(f, " ecr {echo}")?;
+                }
+                Ok(())
+            }
+            Choice::Shift(shift) => write!(f, "shift {shift}"),
+            Choice::Sack(blocks) => {
+                f.write_str("sack")?;
+                blocks.iter().try_for_each(|(left, right)| write!(f, " {left}:{right}"))
+            }
+            Choice::Raw(bytes) => {
+                f.write_str("opt ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+/// The flags that are written as words: ACK is said by `ack`.
+pub(crate) const FLAGS: [(&str, Flags); 7] = [
+    ("SYN", Flags::SYN),
+    ("FIN", Flags::FIN),
+    ("RST", Flags::RST),
+    ("PSH", Flags::PSH),
+    ("URG", Flags::URG),
+    ("ECE", Flags::ECE),
+    ("CWR", Flags::CWR),
+];
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words: Vec<String> = Vec::new();
+        words
+            .extend(FLAGS.iter().filter(|(_, flag)| self.flags.has(*flag)).map(|(word, _)| word.to_string()));
+        match (self.sequence, self.bytes) {
+            (Number::Unsaid, 0) => {}
+            (Number::Is(begin), bytes) if bytes > 0 => {
+                words.push(format!("seq {begin}:{}", begin + bytes as i64));
+            }
+            (number, _) => words.push(format!("seq {number}")),
+        }
+        if let Some(by) = self.by {
+            words.push(format!("by {by}"));
+        }
+        if self.flags.has(Flags::ACK) {
+            words.push(format!("ack {}", self.acknowledgment));
+        }
+        words.extend(self.window.map(|window| format!("win {window}")));
+        words.extend(self.urgent.map(|urgent| format!("urg {urgent}")));
+        words.extend(self.options.iter().flatten().map(Choice::to_string));
+        match &self.content {
+            Content::Stream => {}
+            Content::Evil => words.push("evil".into()),
+            Content::Literal(bytes) => words.push(format!("\"{}\"", bytes.escape_ascii())),
+        }
+        if self.without_timestamps {
+            words.push("no-ts".into());
+        }
+        if self.wrong_sum {
+            words.push("badsum".into());
+        }
+        f.write_str(&words.join(" "))
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Message::EchoRequest { bytes } => write!(f, "icmp echo-request len {bytes}"),
+            Message::EchoReply { bytes } => write!(f, "icmp echo-reply len {bytes}"),
+            Message::Unreachable(what) => write!(f, "icmp unreachable {what}"),
+            Message::TooLong { mtu } => write!(f, "icmp too-long mtu {mtu}"),
+            Message::TimeExceeded => f.write_str("icmp time-exceeded"),
+            Message::ParameterProblem => f.write_str("icmp parameter-problem"),
+            Message::SourceQuench => f.write_str("icmp source-quench"),
+        }
+    }
+}
+
+impl fmt::Display for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = |f: &mut fmt::Formatter<'_>, bytes: &[u8]| {
+            bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        };
+        match self {
+            Packet::Tcp { segment, times: 1 } => segment.fmt(f),
+            Packet::Tcp { segment, times } => write!(f, "{segment} x {times}"),
+            Packet::Icmp { message, quoting } => {
+                message.fmt(f)?;
+                match quoting {
+                    Some(Quote { sequence, bytes: 0 }) => write!(f, " quoting seq {sequence}"),
+                    Some(Quote { sequence, bytes }) => {
+                        write!(f, " quoting seq {sequence}:{}", sequence + *bytes as i64)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Packet::Raw(bytes) => {
+                f.write_str("packet ")?;
+                hex(f, bytes)
+            }
+            Packet::Payload { protocol, bytes } => {
+                write!(f, "payload {protocol} ")?;
+                hex(f, bytes)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::Listen(port) => write!(f, "listen {port}"),
+            Call::Unlisten => f.write_str("unlisten"),
+            Call::Open => f.write_str("open"),
+            Call::Write { bytes, takes } => {
+                match bytes {
+                    Bytes::Count(count) => write!(f, "write {count}")?,
+                    Bytes::Literal(bytes) => write!(f, "write \"{}\"", bytes.escape_ascii())?,
+                }
+                takes.map_or(Ok(()), |takes| write!(f, " takes {takes}"))
+            }
+            Call::Read(count) => write!(f, "read {count}"),
+            Call::Finish => f.write_str("finish"),
+            Call::Close => f.write_str("close"),
+            Call::Abort => f.write_str("abort"),
+            Call::Ping { bytes } => write!(f, "ping {bytes}"),
+        }
+    }
+}
+
+/// A length of time as a person writes it.
+pub(crate) fn length_of(length: Duration) -> String {
+    let nanos = length.as_nanos();
+    let (unit, word) = match nanos {
+        0 => return "0ms".into(),
+        n if n.is_multiple_of(1_000_000_000) => (1_000_000_000, "s"),
+        n if n >= 1_000_000 => (1_000_000, "ms"),
+        n if n >= 1000 => (1000, "us"),
+        _ => (1, "ns"),
+    };
+    let fraction = format!("{:0width$}", nanos % unit, width = unit.to_string().len() - 1);
+    match fraction.trim_end_matches('0') {
+        "" => format!("{}{word}", nanos / unit),
+        fraction => format!("{}.{fraction}{word}", nanos / unit),
+    }
+}
+
+/// A talk that cannot be read: where and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
+    /// The line as it stands there.
+    pub text: String,
+    /// What is wrong.
+    pub message: String,
+    /// What may have been meant.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mistake { file, line, column, text, message, hint } = self;
+        writeln!(f, "{file}:{line}:{column}: {message}")?;
+        writeln!(f, "{line:>6} | {text}")?;
+        write!(f, "       | {:>width$}", "^", width = column)?;
+        hint.as_ref().map_or(Ok(()), |hint| write!(f, " {hint}"))
+    }
+}
+
+impl std::error::Error for Mistake {}

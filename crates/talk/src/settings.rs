@@ -1,0 +1,102 @@
+//! Settings by name: the board of a talk, before it is built.
+
+use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortConfig};
+use kiban_stack::ip::Prefix;
+use kiban_stack::tcp;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a talk may set.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) tcp: tcp::Config,
+    memory: MemoryConfig,
+    mtu_bytes: usize,
+    packets_max: usize,
+    seed: u64,
+    is_six: bool,
+    pub(crate) peer_initial: u32,
+}
+
+impl Settings {
+    pub(crate) fn new() -> Settings {
+        Settings {
+            tcp: tcp::Config::default(),
+            memory: MemoryConfig {
+                page_bytes: 4096,
+                transmit_bytes: 4 << 20,
+                receive_bytes: 4 << 20,
+                pdus: 2048,
+            },
+            mtu_bytes: 1500,
+            packets_max: 256,
+            seed: 1,
+            is_six: false,
+            peer_initial: crate::side::PEER_INITIAL,
+        }
+    }
+
+    /// Sets one; a sentence when it cannot be.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number =
+            || value.replace('_', "").parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
+        match name {
+            "ip.mtu" => self.mtu_bytes = number()? as usize,
+            "ip.family" => self.is_six = number()? == 6,
+            "ip.packets_max" => self.packets_max = number()? as usize,
+            "memory.transmit_bytes" => self.memory.transmit_bytes = number()? as usize,
+            "memory.receive_bytes" => self.memory.receive_bytes = number()? as usize,
+            "memory.page_bytes" => self.memory.page_bytes = number()? as usize,
+            "memory.pdus" => self.memory.pdus = number()? as usize,
+            "board.seed" => self.seed = number()?,
+            "peer.initial" => self.peer_initial = number()? as u32,
+            _ => match name.strip_prefix("tcp.") {
+                Some(name) => {
+                    self.tcp.set(name, value).map_err(|error| error.to_string())?;
+                    // Nothing cuts below: a segment is what the wire carries.
+                    self.tcp.segment_bytes_max = self.tcp.mss.into();
+                }
+                None => return Err(format!("there is no setting `{name}`")),
+            },
+        }
+        Ok(())
+    }
+
+    pub(crate) fn profile(&mut self, name: &str) -> Result<(), String> {
+        self.tcp = tcp::Config::profile(name).ok_or_else(|| format!("there is no profile `{name}`"))?;
+        self.tcp.segment_bytes_max = self.tcp.mss.into();
+        Ok(())
+    }
+
+    /// The board's address.
+    pub(crate) fn local(&self) -> IpAddr {
+        self.host(1)
+    }
+
+    /// A host of the net, by its last byte.
+    pub(crate) fn host(&self, last: u8) -> IpAddr {
+        if self.is_six {
+            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into()
+        } else {
+            Ipv4Addr::new(10, 0, 0, last).into()
+        }
+    }
+
+    pub(crate) fn board(&self) -> BoardConfig {
+        let port = IpPortConfig {
+            address: self.local(),
+            prefix: Prefix::new(self.local(), 0),
+            mtu_bytes: self.mtu_bytes,
+            packets_max: self.packets_max,
+            cuts: false,
+            merges: false,
+            believe_sums: false,
+        };
+        BoardConfig {
+            seed: self.seed,
+            memory: self.memory,
+            tcp: self.tcp.clone(),
+            ports: vec![PortConfig::Ip(port)],
+            ..BoardConfig::default()
+        }
+    }
+}

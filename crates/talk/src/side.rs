@@ -1,0 +1,109 @@
+//! The two sides of a connection as a talk sees them: relative numbers, and what belongs at each place of a stream.
+
+use kiban_board::StreamId;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// The peer's initial sequence number, unless a talk sets another: its stream crosses the end of the numbers early.
+pub(crate) const PEER_INITIAL: u32 = 0xffff_f000;
+/// The peer's clock at the story's beginning: it crosses the end of the numbers early, too.
+const PEER_STAMP: u32 = 0xffff_ff00;
+
+/// One side's numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) initial: Option<u32>,
+    /// Behind the last byte sent, relative.
+    pub(crate) next: i64,
+    pub(crate) first_stamp: Option<u32>,
+    pub(crate) last_stamp: u32,
+    /// Whether its SYN carried timestamps.
+    pub(crate) stamps: bool,
+}
+
+impl Side {
+    pub(crate) fn absolute(&self, relative: i64) -> u32 {
+        self.initial.unwrap_or(0).wrapping_add(relative as u32)
+    }
+
+    pub(crate) fn relative(&self, absolute: u32) -> i64 {
+        i64::from(absolute.wrapping_sub(self.initial.unwrap_or(0)) as i32)
+    }
+
+    pub(crate) fn stamp(&self, relative: i64) -> u32 {
+        self.first_stamp.unwrap_or(0).wrapping_add(relative as u32)
+    }
+
+    pub(crate) fn relative_stamp(&self, absolute: u32) -> i64 {
+        match self.first_stamp {
+            // RFC 7323 §3.2: without a value to echo the field is zero.
+            Some(first) if absolute != 0 => i64::from(absolute.wrapping_sub(first) as i32),
+            _ => i64::from(absolute),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) label: String,
+    pub(crate) remote: SocketAddr,
+    /// Known from the start where the board listens, learned from its SYN where it opens.
+    pub(crate) local_port: Option<u16>,
+    pub(crate) board: Side,
+    pub(crate) peer: Side,
+    /// The window that the peer's segments carry when they do not say.
+    pub(crate) window: u16,
+    pub(crate) stream: Option<StreamId>,
+    /// What the host has written.
+    pub(crate) written: Vec<u8>,
+    /// Bytes of the peer's stream that were written down, by their place.
+    pub(crate) literals: BTreeMap<i64, u8>,
+    /// The place of the first byte of the peer's stream.
+    pub(crate) begin: i64,
+    pub(crate) got: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(label: &str, remote: SocketAddr, local_port: Option<u16>, initial: u32) -> Connection {
+        Connection {
+            label: label.into(),
+            remote,
+            local_port,
+            board: Side::default(),
+            peer: Side {
+                initial: Some(initial),
+                first_stamp: Some(PEER_STAMP),
+                last_stamp: PEER_STAMP,
+                ..Side::default()
+            },
+            window: u16::MAX,
+            stream: None,
+            written: Vec::new(),
+            literals: BTreeMap::new(),
+            begin: 1,
+            got: 0,
+        }
+    }
+
+    /// Whether both SYNs carried timestamps (RFC 7323 §3.2).
+    pub(crate) fn stamps(&self) -> bool {
+        self.board.stamps && self.peer.stamps
+    }
+
+    /// The byte of the peer's stream at a place.
+    pub(crate) fn peer_byte(&self, place: i64) -> u8 {
+        self.literals.get(&place).copied().unwrap_or_else(|| generated(place, 0x5a))
+    }
+
+    /// The next `count` bytes that the host writes.
+    pub(crate) fn host_bytes(&self, count: usize) -> Vec<u8> {
+        let begin = self.written.len() as i64 + 1;
+        (begin..begin + count as i64).map(|place| generated(place, 0)).collect()
+    }
+}
+
+/// A byte that differs from its neighbours, from those 256 or 1460 places away, and from the other side's.
+fn generated(place: i64, side: u8) -> u8 {
+    ((place as u32).wrapping_mul(0x9e37_79b1) >> 24) as u8 ^ side
+}

@@ -1,0 +1,551 @@
+//! The world of a talk: one board, its host, a peer on the other end of a wire without length.
+//!
+//! Down      what the talk injects or the host calls is done at once, and the board is polled until it is idle.
+//! Up        packets that leave and completions are kept, each with its moment, until the talk asks for them.
+//! Time      moves only when the talk says so, from deadline to deadline.
+//! Log       everything is written down in the notation of the talks, in the order in which it happened.
+
+use crate::packet;
+use crate::script::{Bytes, Call, Choice, Content, Message, Number, Packet, Quote, Segment};
+use crate::settings::Settings;
+use crate::side::Connection;
+use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
+use kiban_ground::{Instant, Pdu};
+use kiban_wire::numbers::protocol;
+use kiban_wire::tcp::Flags;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Deadlines within one step of a talk; more means that the board never comes to rest.
+const DEADLINES_MAX: usize = 100_000;
+/// How long a story's sessions have to end after it.
+const AFTERWARDS: Duration = Duration::from_secs(24 * 3600);
+/// The name of connections that the talk has not declared.
+pub(crate) const OTHERS: &str = "others";
+
+/// A packet that has left the board.
+pub(crate) struct Seen {
+    pub(crate) at: Instant,
+    pub(crate) connection: Option<usize>,
+    pub(crate) packet: Packet,
+    pub(crate) payload: Vec<u8>,
+    /// Behind the last byte that the board had sent by then.
+    pub(crate) next: i64,
+}
+
+/// A completion that the host was told.
+pub(crate) struct Heard {
+    pub(crate) at: Instant,
+    pub(crate) label: String,
+    pub(crate) words: String,
+}
+
+/// A line of the log.
+pub(crate) struct Entry {
+    pub(crate) at: Instant,
+    pub(crate) label: String,
+    pub(crate) text: String,
+}
+
+pub(crate) struct World {
+    pub(crate) board: Board,
+    pub(crate) now: Instant,
+    /// The story's beginning.
+    pub(crate) zero: Instant,
+    local: IpAddr,
+    settings: Settings,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) left: VecDeque<Seen>,
+    pub(crate) told: VecDeque<Heard>,
+    pub(crate) log: Vec<Entry>,
+    /// What crossed the wire, for a capture.
+    pub(crate) wire: Vec<(Instant, Vec<u8>)>,
+    /// Something that no talk can want: wrong bytes, a packet that cannot be read.
+    pub(crate) fault: Option<String>,
+    listener: Option<u32>,
+    /// Whether the host reads at once.
+    pub(crate) reads: bool,
+    strangers: u16,
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings) -> World {
+        // Not the origin: moments before the story's beginning exist, too.
+        let now = Instant::ZERO + Duration::from_secs(1000);
+        World {
+            board: Board::new(&settings.board()),
+            now,
+            zero: now,
+            local: settings.local(),
+            settings,
+            connections: Vec::new(),
+            left: VecDeque::new(),
+            told: VecDeque::new(),
+            log: Vec::new(),
+            wire: Vec::new(),
+            fault: None,
+            listener: None,
+            reads: true,
+            strangers: 0,
+        }
+    }
+
+    // ---- Connections ------------------------------------------------------------------------------------------
+
+    /// Declares a connection; unsaid numbers are the usual ones.
+    pub(crate) fn declare(
+        &mut self,
+        label: &str,
+        host: Option<u8>,
+        port: Option<u16>,
+        local: Option<u16>,
+    ) -> usize {
+        let host = host.unwrap_or(2);
+        let remote = SocketAddr::new(self.settings.host(host), port.unwrap_or(5000));
+        self.connections.push(Connection::new(label, remote, local, self.settings.peer_initial));
+        self.connections.len() - 1
+    }
+
+    /// The connection of that name; the one without a name is there when it is asked for.
+    pub(crate) fn connection(&mut self, label: Option<&str>) -> Result<usize, String> {
+        let name = label.unwrap_or("");
+        if name == OTHERS {
+            self.strangers += 1;
+            let port = 20_000 + self.strangers;
+            return Ok(self.declare(OTHERS, Some(99), Some(port), Some(80)));
+        }
+        match self.connections.iter().position(|connection| connection.label == name) {
+            Some(index) => Ok(index),
+            None if name.is_empty() => Ok(self.declare("", None, None, None)),
+            None => Err(format!("there is no connection `{name}`: declare it with `{name}: conn port 5001`")),
+        }
+    }
+
+    fn of_stream(&self, stream: StreamId) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.stream == Some(stream))
+    }
+
+    fn label(&self, connection: Option<usize>) -> String {
+        connection.map_or(String::new(), |index| self.connections[index].label.clone())
+    }
+
+    pub(crate) fn note(&mut self, connection: Option<usize>, text: String) {
+        let label = self.label(connection);
+        self.log.push(Entry { at: self.now, label, text });
+    }
+
+    // ---- Time -------------------------------------------------------------------------------------------------
+
+    /// Lets time pass to `until`, or until something has come that the talk has to see. Whether something has.
+    pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
+        for _ in 0..DEADLINES_MAX {
+            let deadline = self.drain();
+            if stop(self) {
+                return Ok(true);
+            }
+            if deadline > until {
+                self.now = self.now.max(until);
+                return Ok(false);
+            }
+            self.now = self.now.max(deadline);
+            self.board.handle(Input::Timeout, self.now);
+        }
+        Err("the board does not come to rest: it names deadlines without end".into())
+    }
+
+    /// Polls until the board is idle: its next deadline.
+    fn drain(&mut self) -> Instant {
+        loop {
+            match self.board.poll() {
+                Output::Transmit { pdu, .. } => self.on_packet(pdu),
+                Output::Completions => self.on_completions(),
+                Output::Idle { deadline } => return deadline,
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: String) {
+        self.fault.get_or_insert(fault);
+    }
+
+    // ---- What leaves ------------------------------------------------------------------------------------------
+
+    fn on_packet(&mut self, pdu: Pdu) {
+        let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();
+        drop(pdu);
+        self.wire.push((self.now, bytes.clone()));
+        match self.read_packet(&bytes) {
+            Ok(seen) => {
+                self.note(seen.connection, format!("-> {}", seen.packet));
+                self.left.push_back(seen);
+            }
+            Err(fault) => {
+                self.note(None, format!("-> {}", Packet::Raw(bytes)));
+                self.fail(format!("the board sent a packet that nobody can read: {fault}"));
+            }
+        }
+    }
+
+    fn read_packet(&mut self, bytes: &[u8]) -> Result<Seen, &'static str> {
+        let opened = packet::open(bytes)?;
+        if opened.protocol != protocol::TCP {
+            let packet = packet::other_in_words(&opened);
+            return Ok(Seen { at: self.now, connection: None, packet, payload: Vec::new(), next: 0 });
+        }
+        let raw = packet::open_tcp(&opened)?;
+        let remote = SocketAddr::new(opened.target, raw.target_port);
+        let found = self.connections.iter().position(|connection| {
+            connection.remote == remote && connection.local_port.is_none_or(|port| port == raw.source_port)
+        });
+        let index = found.unwrap_or_else(|| {
+            self.connections.push(Connection::new(
+                OTHERS,
+                remote,
+                Some(raw.source_port),
+                self.settings.peer_initial,
+            ));
+            self.connections.len() - 1
+        });
+        let connection = &mut self.connections[index];
+        connection.local_port = Some(raw.source_port);
+        let stamp = packet::stamp_in(raw.options);
+        if raw.flags.has(Flags::SYN) && connection.board.initial != Some(raw.sequence) {
+            // A first SYN, or that of another incarnation.
+            connection.board.initial = Some(raw.sequence);
+            connection.board.next = 0;
+            connection.written.clear();
+        }
+        if raw.flags.has(Flags::SYN) {
+            connection.board.stamps = stamp.is_some();
+        }
+        if let Some(stamp) = stamp {
+            connection.board.first_stamp.get_or_insert(stamp);
+            connection.board.last_stamp = stamp;
+        }
+        let segment = packet::in_words(&raw, connection);
+        if let Number::Is(begin) = segment.sequence
+            && !raw.flags.has(Flags::RST)
+        {
+            let control = raw.flags.has(Flags::SYN) as i64 + raw.flags.has(Flags::FIN) as i64;
+            let end = begin + segment.bytes as i64 + control;
+            connection.board.next = connection.board.next.max(end);
+        }
+        Ok(Seen {
+            at: self.now,
+            connection: Some(index),
+            packet: Packet::Tcp { segment, times: 1 },
+            payload: raw.payload.to_vec(),
+            next: connection.board.next,
+        })
+    }
+
+    // ---- What the host is told --------------------------------------------------------------------------------
+
+    fn on_completions(&mut self) {
+        while let Some(completion) = self.board.host().completion() {
+            let (connection, words) = match completion {
+                Completion::Opened { stream } => (self.of_stream(stream), "opened".to_string()),
+                Completion::Accepted { stream, remote, .. } => {
+                    let found = self
+                        .connections
+                        .iter()
+                        .position(|connection| connection.remote == remote && connection.stream.is_none());
+                    if let Some(index) = found {
+                        self.connections[index].stream = Some(stream);
+                    }
+                    (found, "accepted".into())
+                }
+                Completion::Readable { stream } => {
+                    let connection = self.of_stream(stream);
+                    if self.reads {
+                        if let Some(index) = connection {
+                            self.read(index, usize::MAX);
+                        }
+                        continue;
+                    }
+                    (connection, "readable".into())
+                }
+                Completion::Writable { stream } => (self.of_stream(stream), "writable".into()),
+                Completion::PeerFinished { stream } => (self.of_stream(stream), "finished".into()),
+                Completion::Ended { stream, reason } => {
+                    let word = match reason {
+                        Reason::Closed => "closed".to_string(),
+                        Reason::Refused => "refused".into(),
+                        Reason::Reset => "reset".into(),
+                        Reason::TimedOut => "timed-out".into(),
+                        Reason::Aborted => "aborted".into(),
+                        #[allow(unreachable_patterns)]
+                        other => format!("{other:?}").to_lowercase(),
+                    };
+                    (self.of_stream(stream), format!("ended {word}"))
+                }
+                Completion::EchoReply { bytes, .. } => (None, format!("echo-reply {bytes}")),
+                other => (None, format!("{other:?}")),
+            };
+            self.note(connection, format!("told {words}"));
+            let label = self.label(connection);
+            self.told.push_back(Heard { at: self.now, label, words });
+        }
+    }
+
+    /// Reads and checks what is there, at most `count` bytes: how many.
+    fn read(&mut self, index: usize, count: usize) -> usize {
+        let Some(stream) = self.connections[index].stream else { return 0 };
+        let mut buffer = vec![0; count.min(64 << 10)];
+        let mut total = 0;
+        while total < count {
+            let most = buffer.len().min(count - total);
+            let got = match self.board.host().read(stream, &mut buffer[..most]) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => got,
+            };
+            total += got;
+            let connection = &mut self.connections[index];
+            let first = connection.begin + connection.got as i64;
+            let wrong = (0..got).find(|at| buffer[*at] != connection.peer_byte(first + *at as i64));
+            connection.got += got as u64;
+            if let Some(wrong) = wrong {
+                let place = first + wrong as i64;
+                self.fail(format!("the host read a byte at {place} of the stream that is not the peer's"));
+            }
+        }
+        total
+    }
+
+    // ---- What the peer sends ----------------------------------------------------------------------------------
+
+    /// A burst arrives; the board answers when all of it is there.
+    pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
+        let mut packets = Vec::new();
+        for packet in burst {
+            match packet {
+                Packet::Tcp { segment, times } => {
+                    for _ in 0..*times {
+                        let index = self.connection(label)?;
+                        for piece in pieces(segment) {
+                            let bytes = self.speak(index, &piece);
+                            packets.push((Some(index), bytes));
+                        }
+                    }
+                }
+                Packet::Icmp { message, quoting } => packets.push(self.message(label, message, *quoting)?),
+                Packet::Raw(bytes) => {
+                    self.note(None, format!("<- {packet}"));
+                    packets.push((None, bytes.clone()));
+                }
+                Packet::Payload { protocol, bytes } => {
+                    self.note(None, format!("<- {packet}"));
+                    packets.push((None, packet::ip(self.settings.host(2), self.local, *protocol, bytes)));
+                }
+            }
+        }
+        let mut pdus = VecDeque::new();
+        for (_, bytes) in packets {
+            pdus.push_back(self.lay_down(&bytes)?);
+            self.wire.push((self.now, bytes));
+        }
+        self.board.handle(Input::Packets { port: 0, packets: &mut pdus }, self.now);
+        self.drain();
+        Ok(())
+    }
+
+    /// Bytes in the board's own memory, as a link puts them there.
+    fn lay_down(&mut self, bytes: &[u8]) -> Result<Pdu, String> {
+        let scarce = "the board has no memory for what arrives: give it more with `set memory.receive_bytes`";
+        let memory = self.board.memory_mut();
+        let mut pdu = memory.blocks.take().ok_or(scarce)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let slice = memory.receive.take().and_then(|mut page| page.append(rest)).ok_or(scarce)?;
+            rest = &rest[slice.len()..];
+            pdu.push_body(slice).map_err(|_| "the packet is longer than a PDU can be")?;
+        }
+        Ok(pdu)
+    }
+
+    /// Says what the talk left unsaid, remembers what was said, and makes the bytes.
+    fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
+        let stamp = (self.now.as_nanos() as i64 - self.zero.as_nanos() as i64).div_euclid(1_000_000);
+        let connection = &mut self.connections[index];
+        // A segment before any of ours is for the listener's port.
+        connection.local_port.get_or_insert(80);
+        let is_syn = said.flags.has(Flags::SYN);
+        let begin = match said.sequence {
+            Number::Is(begin) => begin,
+            _ => connection.peer.next,
+        };
+        let mut segment = Segment { sequence: Number::Is(begin), ..said.clone() };
+        if said.flags.has(Flags::ACK) && !matches!(said.acknowledgment, Number::Is(_)) {
+            segment.acknowledgment = Number::Is(connection.board.next);
+        }
+        segment.window.get_or_insert(connection.window);
+        let options = segment.options.get_or_insert_default();
+        let stamped = options.iter().any(|option| matches!(option, Choice::Timestamps { .. }));
+        if !stamped && !is_syn && connection.stamps() && !said.without_timestamps {
+            options.insert(0, Choice::Timestamps { value: Number::Unsaid, echo: Number::Unsaid });
+        }
+        for option in options {
+            if let Choice::Timestamps { value, echo } = option {
+                if !matches!(value, Number::Is(_)) {
+                    *value = Number::Is(stamp);
+                }
+                if !matches!(echo, Number::Is(_)) {
+                    *echo = Number::Is(connection.board.relative_stamp(connection.board.last_stamp));
+                }
+                connection.peer.stamps |= is_syn;
+            }
+        }
+        let counts = !said.flags.has(Flags::RST) && !said.wrong_sum && said.content != Content::Evil;
+        if counts {
+            let control = is_syn as i64 + said.flags.has(Flags::FIN) as i64;
+            connection.peer.next = connection.peer.next.max(begin + said.bytes as i64 + control);
+            connection.window = segment.window.unwrap_or(connection.window);
+            if is_syn {
+                (connection.begin, connection.got) = (begin + 1, 0);
+                connection.peer.stamps &= stamped;
+            }
+            if let Content::Literal(bytes) = &said.content {
+                let first = begin + is_syn as i64;
+                for (place, byte) in (first..).zip(bytes) {
+                    connection.literals.entry(place).or_insert(*byte);
+                }
+            }
+        }
+        let bytes = packet::segment(&self.connections[index], self.local, &segment);
+        self.note(Some(index), format!("<- {segment}"));
+        bytes
+    }
+
+    fn message(
+        &mut self,
+        label: Option<&str>,
+        message: &Message,
+        quoting: Option<Quote>,
+    ) -> Result<(Option<usize>, Vec<u8>), String> {
+        let index = self.connection(label)?;
+        let bytes = packet::message(&self.connections[index], self.local, message, quoting);
+        self.note(Some(index), format!("<- {}", Packet::Icmp { message: message.clone(), quoting }));
+        Ok((Some(index), bytes))
+    }
+
+    // ---- What the host does -----------------------------------------------------------------------------------
+
+    /// A call of the host. The inner error is the board's refusal.
+    pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), Refused>, String> {
+        let index = self.connection(label)?;
+        self.note(Some(index), call.to_string());
+        // The board's own time is that of its last input.
+        self.board.handle(Input::Timeout, self.now);
+        let outcome = self.do_call(index, call);
+        self.drain();
+        outcome
+    }
+
+    fn do_call(&mut self, index: usize, call: &Call) -> Result<Result<(), Refused>, String> {
+        let remote = self.connections[index].remote;
+        let known = self.connections[index].stream;
+        let stream = || known.ok_or("the connection has no stream yet: it was neither opened nor accepted");
+        Ok(match call {
+            Call::Listen(port) => {
+                let local = SocketAddr::new(self.local, *port);
+                self.board.host().listen(local).map(|listener| self.listener = Some(listener))
+            }
+            Call::Unlisten => self.board.host().unlisten(self.listener.take().ok_or("nobody listens")?),
+            Call::Open => {
+                let connection = &mut self.connections[index];
+                connection.local_port = None;
+                self.board.host().open(remote).map(|stream| connection.stream = Some(stream))
+            }
+            Call::Write { bytes, takes } => {
+                let bytes = match bytes {
+                    Bytes::Count(count) => self.connections[index].host_bytes(*count),
+                    Bytes::Literal(bytes) => bytes.clone(),
+                };
+                match self.board.host().write(stream()?, &bytes) {
+                    Err(refused) => Err(refused),
+                    Ok(taken) if taken == takes.unwrap_or(bytes.len()) => {
+                        self.connections[index].written.extend(&bytes[..taken]);
+                        Ok(())
+                    }
+                    Ok(taken) => return Err(format!("the board took {taken} of {} bytes", bytes.len())),
+                }
+            }
+            Call::Read(count) => {
+                stream()?;
+                let got = self.read(index, *count);
+                if got != *count {
+                    return Err(format!("there were {got} of {count} bytes to read"));
+                }
+                Ok(())
+            }
+            Call::Finish => self.board.host().finish(stream()?),
+            Call::Close => {
+                self.connections[index].stream = None;
+                let stream = stream()?;
+                self.board.host().close(stream)
+            }
+            Call::Abort => {
+                self.connections[index].stream = None;
+                let stream = stream()?;
+                self.board.host().abort(stream)
+            }
+            Call::Ping { bytes } => self.board.host().ping(remote.ip(), 1, 1, &vec![0x42; *bytes]),
+        })
+    }
+
+    /// The host reads at once from now on, or only when the talk says so.
+    pub(crate) fn set_reads(&mut self, reads: bool) {
+        self.reads = reads;
+        if reads {
+            self.board.handle(Input::Timeout, self.now);
+            (0..self.connections.len()).for_each(|index| {
+                self.read(index, usize::MAX);
+            });
+            self.drain();
+        }
+    }
+
+    /// What is known about a connection's stream; none when it has gone.
+    pub(crate) fn info(&mut self, index: usize) -> Option<kiban_stack::tcp::Info> {
+        let stream = self.connections[index].stream?;
+        self.board.host().info(stream).ok()
+    }
+
+    /// Everybody goes home, and who is never answered again gives up: whether all memory comes home, too.
+    pub(crate) fn all_come_home(&mut self) -> Result<bool, String> {
+        self.board.handle(Input::Timeout, self.now);
+        for index in 0..self.connections.len() {
+            if let Some(stream) = self.connections[index].stream.take() {
+                // What has ended already needs no end.
+                let _ = self.board.host().abort(stream);
+            }
+        }
+        let log = self.log.len();
+        let wire = self.wire.len();
+        self.pass(self.now + AFTERWARDS, |world| world.board.sessions() == 0)?;
+        self.log.truncate(log);
+        self.wire.truncate(wire);
+        Ok(self.board.memory_mut().is_home())
+    }
+}
+
+/// The segments of a run; flags that end something stand on the last.
+pub(crate) fn pieces(run: &Segment) -> Vec<Segment> {
+    let (Some(by), Number::Is(begin)) = (run.by, run.sequence) else { return vec![run.clone()] };
+    let ends = Flags::FIN | Flags::PSH;
+    (0..run.bytes)
+        .step_by(by)
+        .map(|at| {
+            let bytes = by.min(run.bytes - at);
+            let is_last = at + bytes == run.bytes;
+            Segment {
+                sequence: Number::Is(begin + at as i64),
+                bytes,
+                by: None,
+                flags: if is_last { run.flags } else { run.flags.without(ends) },
+                ..run.clone()
+            }
+        })
+        .collect()
+}

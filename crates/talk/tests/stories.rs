@@ -1,0 +1,100 @@
+//! Every story under `talks` is kept to.
+
+use std::path::Path;
+
+#[test]
+fn every_story_is_kept() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let files = kiban_talk::find(&[folder.canonicalize().expect("the folder talks")]).expect("talks");
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for file in &files {
+        match kiban_talk::load(file) {
+            Ok(talk) => {
+                assert!(!talk.head.is_empty(), "{}: a story says at its top what it tells", talk.file);
+                let report = kiban_talk::run(&talk);
+                run += usize::from(report.waits_for.is_none());
+                failures.extend(report.failure.map(|failure| failure.to_string()));
+            }
+            Err(mistake) => failures.push(mistake),
+        }
+    }
+    assert!(failures.is_empty(), "{} of {run} talks failed\n\n{}", failures.len(), failures.join("\n\n"));
+    assert!(run > 40, "only {run} talks were run");
+}
+
+/// The runner notices: a story that leaves out any one thing that happens is not kept.
+#[test]
+fn whatever_a_story_leaves_out_is_noticed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let mut left_out = 0;
+    for file in kiban_talk::find(&[folder]).expect("talks") {
+        let text = std::fs::read_to_string(&file).expect("a story");
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            let expects = lines[at].contains("-> ") || lines[at].contains("told ");
+            if !expects || lines[at].trim_start().starts_with('#') || text.contains("waits-for") {
+                continue;
+            }
+            let mut others = lines.clone();
+            // Its moment stays.
+            let when = lines[at].split_whitespace().next().filter(|word| word.starts_with(['+', '0']));
+            let silence = format!("{} silence", when.unwrap_or_default());
+            others[at] = &silence;
+            let talk = kiban_talk::Talk::read("t", &others.join("\n"), &|_| None).expect("a story");
+            let failure = kiban_talk::run(&talk).failure;
+            assert!(failure.is_some(), "{} is kept without line {}", file.display(), at + 1);
+            left_out += 1;
+        }
+    }
+    assert!(left_out > 100, "only {left_out} lines were left out");
+}
+
+/// What a story is compared with is what came: every number that is said decides.
+#[test]
+fn failures_say_what_was_expected_and_what_came() {
+    let begin = "established mss 1460\n0ms <- seq 1:1461 ack 1\n";
+    for (lines, line, message, came) in [
+        ("+40ms -> ack 1460", 3, "the acknowledgment differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> ack 1461 win 1", 3, "the window differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> seq 2 ack 1461", 3, "the sequence number differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> FIN ack 1461", 3, "the flags differ", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> seq 1:2 ack 1461", 3, "the length differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> ack 1461 sack 1:2", 3, "the SACK blocks differ", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms b: -> ack 1461", 3, "it belongs to ``", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+39ms -> ack 1461", 3, "nothing left by 39ms", ""),
+        ("+41ms -> ack 1461", 3, "it left too early", "40ms -> seq 1 ack 1461 win 65535"),
+        ("within 10ms..30ms -> ack 1461", 3, "nothing left by 30ms", ""),
+        ("+1s silence", 3, "a packet left that no line expects", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+1s told opened", 3, "the host was told nothing by 1s", ""),
+        ("info outstanding 7", 3, "the session's outstanding differs", "outstanding 0"),
+        ("got 7", 3, "the host has read 1460 bytes", ""),
+        ("counter tcp.nonsense 0", 3, "there is no counter tcp.nonsense", ""),
+        ("write 5 refused no room", 3, "the board did not refuse it", ""),
+        ("set tcp.nagle off", 3, "settings stand before the first event", ""),
+    ] {
+        let text = format!("{begin}{lines}");
+        let talk = kiban_talk::Talk::read("t", &text, &|_| None).expect("a story");
+        let failure = kiban_talk::run(&talk).failure.unwrap_or_else(|| panic!("{lines} was kept"));
+        assert_eq!(
+            (failure.line, failure.message.as_str(), failure.came.as_str()),
+            (line, message, came),
+            "{lines}"
+        );
+    }
+}
+
+/// A trace is a story: it is kept when it is run.
+#[test]
+fn a_trace_can_be_run_again() {
+    let text = "0ms listen 80\n<- SYN seq 0 win 65535 mss 1000\n-> SYN seq 0 ack 1\n+5ms <- ack 1\n\
+                told accepted\nwrite 3000\n-> seq 1:3001 by 1000 ack 1\n+9ms <- seq 1:101 ack 3001\n+40ms -> ack 101";
+    let read = |text: &str| kiban_talk::Talk::read("t", text, &|_| None).expect("a story");
+    let report = kiban_talk::run(&read(text));
+    assert_eq!(report.failure, None);
+    assert!(report.trace.lines().count() > 9, "{}", report.trace);
+    let again = kiban_talk::run(&read(&report.trace));
+    assert_eq!(again.failure, None, "{}", report.trace);
+    assert_eq!(again.trace, report.trace);
+    assert_eq!(again.capture, report.capture);
+}
