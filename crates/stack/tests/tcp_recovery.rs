@@ -240,7 +240,7 @@ fn the_tail_is_asked_about_after_two_round_trips() {
     let mut talk = talk();
     talk.write(&bytes(3000));
     assert_eq!(talk.said().len(), 3);
-    talk.pass(ms(199));
+    talk.pass(ms(201));
     assert!(talk.said().is_empty());
     talk.pass(ms(1));
     assert_eq!(talk.said_briefly(), ["PSH ACK 2001+1000 ack 1"], "the last segment, before any timeout");
@@ -269,7 +269,7 @@ fn new_data_is_the_better_probe() {
     let mut talk = talk();
     talk.write(&bytes(12_000));
     assert_eq!(talk.said().len(), 10);
-    talk.pass(ms(200));
+    talk.pass(ms(202));
     assert_eq!(talk.said_briefly(), ["ACK 10001+1000 ack 1"]);
 }
 
@@ -279,7 +279,7 @@ fn a_probe_that_repaired_a_loss_lowers_the_window_and_one_that_came_twice_does_n
     for (twice, window) in [(false, 14_000), (true, 20_000)] {
         let mut talk = talk();
         talk.write(&bytes(10_000));
-        talk.pass(ms(200));
+        talk.pass(ms(202));
         assert_eq!(talk.said().len(), 11);
         // All ten are acknowledged, the window doubles; whether the probe was needed shows in what comes next.
         sack(&mut talk, 10_001, if twice { &[(9001, 10_001)] } else { &[] });

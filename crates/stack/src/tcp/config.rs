@@ -133,6 +133,8 @@ kiban_ground::settings! {
         limited_transmit: bool = true,
         /// Ask about the tail of a flight before the timer runs out (RFC 8985 §7); with SACK alone.
         tail_probe: bool = true,
+        /// Beside two round trips the tail is waited for so long at least: what timers and bursts take (Linux: 2 ms).
+        tail_probe_least: Duration = Duration::from_millis(2),
         /// How much longer the tail is waited for when one segment is out, whose acknowledgement the peer may delay (RFC
         /// 8985 §7.2; Linux takes the least timeout).
         peer_ack_delay: Duration = Duration::from_millis(200),

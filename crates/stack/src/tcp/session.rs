@@ -128,6 +128,8 @@ pub(super) struct Session {
     /// When the tail is asked about (RFC 8985 §7), and whether it is time.
     tail_at: Instant,
     tail_due: bool,
+    /// Data has left or been acknowledged since it was set.
+    tail_moves: bool,
     /// When what is late is lost (RFC 8985 §6.3).
     reorder_at: Instant,
     /// Pacing: the next segment may leave at `paced_until`; `pace_at` is when a session that waits for it goes on.
@@ -203,6 +205,7 @@ impl Session {
             sent_at: Instant::ZERO,
             tail_at: Instant::NEVER,
             tail_due: false,
+            tail_moves: false,
             reorder_at: Instant::NEVER,
             paced_until: Instant::ZERO,
             pace_at: Instant::NEVER,

@@ -59,6 +59,9 @@ impl Session {
                 None => progress = Progress::Starved,
             }
         }
+        if core::mem::take(&mut self.tail_moves) {
+            self.arm_tail(desk);
+        }
         let waits = self.queue.bytes() > 0 || self.una != self.max || self.state.owes_finish();
         if self.resend_at == Instant::NEVER && waits {
             // Data outstanding, or a window too small to send any: either way the clock runs.
@@ -215,10 +218,8 @@ impl Session {
         }
         self.board.on_sent(at, end, self.mss as u16, now, again);
         self.next = end;
+        self.tail_moves = !self.probe;
         self.send_off(at, taken, fin, pdu, desk);
-        if !self.probe {
-            self.arm_tail(desk);
-        }
         true
     }
 

@@ -35,6 +35,7 @@ impl Session {
             return;
         }
         let now = desk.cx.now;
+        self.tail_moves = true;
         let mut twice = false;
         if self.sack && !header.options.sack.is_empty() {
             twice = self.on_sack(&header.options.sack, &mut report.delivery, desk);
@@ -59,7 +60,6 @@ impl Session {
         if self.rack.probes() && self.rack.on_probe_answer(self.una, twice, report.duplicate) {
             self.congestion.on_repaired(self.mss);
         }
-        self.arm_tail(desk);
     }
 
     fn heard(&self, report: &Report, now: Instant) -> Heard {
@@ -204,7 +204,7 @@ impl Session {
         (self.tail_at, self.tail_due, self.reorder_at) = (Instant::NEVER, false, Instant::NEVER);
     }
 
-    /// Sets when the tail is asked about (RFC 8985 §7.2): after data has left, and after an acknowledgement.
+    /// Sets when the tail is asked about (RFC 8985 §7.2): when a burst of acknowledgements and of data is over.
     #[inline]
     pub(super) fn arm_tail(&mut self, desk: &Desk<'_, '_>) {
         let config = desk.config;
@@ -223,7 +223,7 @@ impl Session {
         let wait = match self.rtt.smoothed() {
             None => TAIL_UNMEASURED,
             Some(smoothed) if flight <= self.mss => smoothed * 2 + config.peer_ack_delay,
-            Some(smoothed) => smoothed * 2,
+            Some(smoothed) => smoothed * 2 + config.tail_probe_least,
         };
         let at = desk.cx.now + wait;
         // Not later than the timer that would start from nothing.
