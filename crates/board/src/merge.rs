@@ -1,10 +1,10 @@
 //! Merging: packets of one TCP stream that follow each other become one large segment.
 //!
 //! Goal      TCP runs once for a burst, not once a packet (what network cards call receive offload).
-//! Which     IPv4 without options or fragments, TCP with nothing but ACK and PSH, checksums right, the same headers
-//!           but for length, identification, sequence and checksum, the next byte in order. Anything else goes up as
-//!           it came, after what was collected before it: order is kept, and nothing is judged here that TCP
-//!           would judge otherwise.
+//! Which     IPv4 without options or fragments, TCP with nothing but ACK and PSH and no option but timestamps in their
+//!           usual place, checksums right, the same headers but for length, identification, sequence and checksum, the
+//!           next byte in order. Anything else goes up as it came, after what was collected before it: order is kept,
+//!           and nothing is judged here that TCP would judge otherwise.
 //! Payload   is referred to; slices that follow each other in memory become one.
 //! Limits    a merged packet is as long as an IPv4 packet may be; what is collected goes up when the burst ends.
 
@@ -15,6 +15,9 @@ use kiban_wire::{checksum, ipv4, tcp};
 
 /// IPv4 and TCP headers without options.
 const HEAD_BYTES: usize = ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
+/// The same with timestamps (RFC 7323 appendix A).
+const STAMPED_BYTES: usize = HEAD_BYTES + 12;
+const STAMPS: [u8; 4] = [1, 1, 8, 10];
 
 /// What is being collected.
 #[derive(Default)]
@@ -74,21 +77,25 @@ fn word(head: &[u8], at: usize) -> u32 {
 /// Whether a packet is of the plain kind, and intact.
 fn may_merge(pdu: &Pdu) -> bool {
     let Some(head) = pdu.head().first_chunk::<HEAD_BYTES>() else { return false };
+    let words = match pdu.head().len() {
+        HEAD_BYTES => 0x50,
+        STAMPED_BYTES if pdu.head()[HEAD_BYTES..].starts_with(&STAMPS) => 0x80,
+        _ => return false,
+    };
     // Version and length, protocol, no fragment; header length; ACK and perhaps PSH; all of it and nothing behind it.
-    if pdu.head().len() != HEAD_BYTES
-        || head[0] != 0x45
+    if head[0] != 0x45
         || head[9] != protocol::TCP
         || u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0
-        || head[32] != 0x50
+        || head[32] != words
         || head[33] & !Flags::PSH.0 != Flags::ACK.0
         || pdu.body_len() == 0
         || usize::from(u16::from_be_bytes([head[2], head[3]])) != pdu.len()
     {
         return false;
     }
-    let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
+    let (network, transport) = pdu.head().split_at(ipv4::HEADER_BYTES);
     let address = |at: usize| core::net::Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]);
-    let length = tcp::HEADER_BYTES + pdu.body_len();
+    let length = transport.len() + pdu.body_len();
     let pseudo = checksum::pseudo_ipv4(address(12), address(16), protocol::TCP, length);
     ipv4::verify(network).is_ok() && tcp::verify(transport, pseudo.plus(pdu.body_sum())).is_ok()
 }
@@ -101,4 +108,6 @@ fn follows(one: &[u8], other: &[u8]) -> bool {
         && one[12..24] == other[12..24]
         && one[28..32] == other[28..32]
         && one[34..36] == other[34..36]
+        // No timestamps, or the same: which of two values is echoed is TCP's to judge.
+        && one[HEAD_BYTES..] == other[HEAD_BYTES..]
 }

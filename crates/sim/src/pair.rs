@@ -31,7 +31,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Paper \[1\]'s boards with a TCP window of so many bytes: payloads of 8192 bytes, no timestamps, 8 MB of
+    /// Paper \[1\]'s boards with a TCP window of so many bytes: payloads of 8192 bytes, neither timestamps nor SACK, 8 MB of
     /// content memory each way, short lines.
     pub fn with_window(window_bytes: u32) -> Plan {
         let tcp = tcp::Config {
@@ -39,6 +39,8 @@ impl Plan {
             segment_bytes_max: 8192,
             receive_buffer_bytes: window_bytes,
             send_buffer_bytes: 2 * window_bytes,
+            timestamps: false,
+            sack: false,
             ..tcp::Config::default()
         };
         Plan {

@@ -190,7 +190,7 @@ impl Net {
 
     /// Runs until all is done, and checks everything; how long it took.
     fn finish(&mut self, jobs: &[Job]) -> f64 {
-        let done = self.world.run(self.world.now() + Duration::from_secs(3000));
+        let done = self.world.run(self.world.now() + Duration::from_secs(20_000));
         let seconds = self.world.now().as_secs_f64();
         assert!(done, "{:?}", self.world);
         for (number, job) in jobs.iter().enumerate() {

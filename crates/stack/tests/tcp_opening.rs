@@ -17,14 +17,26 @@ fn options(mss: u16, shift: Option<u8>) -> Options {
 }
 
 #[test]
-fn our_syn_offers_mss_and_window_shift_and_nothing_else() {
-    let mut talk = Talk::opening(Config::default());
-    let frame = talk.frames[0].clone();
-    assert_eq!(talk.said(), ["SYN 0+0 win 65535 mss 1460 shift 3"]);
-    // 24 bytes and the shift with its padding, byte by byte: no timestamps, no SACK permitted.
-    assert_eq!(frame.bytes.len(), 28);
-    assert_eq!(frame.bytes[20..], [2, 4, 0x05, 0xb4, 1, 3, 3, 3]);
-    assert!(frame.is_intact());
+fn our_syn_offers_what_is_set_in_the_order_of_linux() {
+    let rows: [(bool, bool, &str, &[u8]); 4] = [
+        (false, false, "SYN 0+0 win 65535 mss 1460 shift 3", &[2, 4, 0x05, 0xb4, 1, 3, 3, 3]),
+        (false, true, "SYN 0+0 win 65535 mss 1460 shift 3 sack-permitted", &[2, 4, 0x05, 0xb4, 1, 1, 4, 2]),
+        (true, false, "SYN 0+0 win 65535 mss 1460 shift 3 echo 0", &[2, 4, 0x05, 0xb4, 1, 1, 8, 10]),
+        (
+            true,
+            true,
+            "SYN 0+0 win 65535 mss 1460 shift 3 sack-permitted echo 0",
+            &[2, 4, 0x05, 0xb4, 4, 2, 8, 10],
+        ),
+    ];
+    for (timestamps, sack, words, bytes) in rows {
+        let mut talk = Talk::opening(Config { timestamps, sack, ..Config::default() });
+        let frame = talk.frames[0].clone();
+        assert_eq!(talk.said(), [words]);
+        assert_eq!(frame.bytes[20..28], *bytes);
+        assert_eq!(frame.bytes[frame.bytes.len() - 4..], [1, 3, 3, 3]);
+        assert!(frame.is_intact());
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_48_kb_window_fills_a_path_of_135_megabits_and_a_millisecond() {
 #[test]
 fn a_window_a_round_trip_is_the_limit_of_a_long_path() {
     let window = 33 * 1460;
-    let config = Config { receive_buffer_bytes: window, ..Config::default() };
+    let config = Config { receive_buffer_bytes: window, timestamps: false, ..Config::default() };
     let nature = Nature { delay: ms(10), ..Nature::default() };
     let rate = rate_of(config, nature, 16_000_000);
     let limit = f64::from(window) * 8.0 / 0.020;

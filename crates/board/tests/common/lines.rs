@@ -40,6 +40,8 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     };
     config.tcp.mss = 8192;
     config.tcp.segment_bytes_max = 8192;
+    // The size is that of the payload, with nothing taken off for options.
+    config.tcp.timestamps = false;
     config.tcp.receive_buffer_bytes = 128 << 10;
     config
 }

@@ -143,10 +143,20 @@ kiban_ground::settings! {
         /// Spread segments over the round trip: at twice the window in slow start, 1.2 times it then (Linux). Off: a
         /// window's worth may leave in a burst.
         pacing: bool = false,
-        /// SACK is offered and taken (RFC 2018). (Off until the receiver sends its own.)
-        sack: bool = false,
         /// How long a closed session keeps its name (RFC 9293 §3.4.2: twice the segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
+        /// Timestamps (RFC 7323): offered, and answered when offered (Linux: on).
+        timestamps: bool = true,
+        /// Selective acknowledgements (RFC 2018, RFC 2883): offered, and answered when offered (Linux: on).
+        sack: bool = true,
+        /// Answers of the whole board, in a second, to segments that should not have come (RFC 5961 §7; Linux 4.7:
+        /// 1000, made vague by half so that nobody can count what others were answered). Zero: none.
+        challenges_per_second: u32 = 1000,
+        /// Whether a RST ends TIME-WAIT early (RFC 9293 §3.10.7.4 lets it; RFC 1337 §3 says why it should not).
+        resets_end_time_wait: bool = false,
+        /// The smallest payload of a segment to which an ICMP error may bring a session (RFC 879's 536 bytes; Linux
+        /// `min_pmtu` of 552 bytes less headers is 512).
+        mss_min: u16 = 512,
         /// Sessions at most.
         sessions_max: usize = 16_384,
         /// Connections of one listener that are not yet accepted, at most.

@@ -43,6 +43,18 @@ kiban_ground::counters! {
         duplicate_bytes,
         /// Payload bytes beyond the window offered.
         beyond_window_bytes,
+        /// Segments without timestamps on a session that has them (RFC 7323 §3.2).
+        without_timestamps,
+        /// Segments whose timestamp lies behind the newest one (RFC 7323 §5, PAWS).
+        old_timestamps,
+        /// Resets in TIME-WAIT that ended nothing (RFC 1337).
+        assassinations,
+        /// ICMP errors that named a session and a byte outstanding.
+        troubles,
+        /// ICMP errors that named no session, or no byte outstanding (RFC 5927 §4.1).
+        troubles_disbelieved,
+        /// Sessions whose segments became smaller because a packet was too big for the path.
+        mss_lowered,
         /// Segments that arrived ahead of a hole.
         out_of_order,
         /// Early pieces given up for want of memory.

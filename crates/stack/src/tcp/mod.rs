@@ -13,30 +13,35 @@
 //! Memory    windows and send buffers are shares of what memory there is: see `share`.
 //! Time      one alarm a session, see [`kiban_ground::Alarms`].
 //! Limits    sessions, backlog, buffers and early pieces have bounds in [`Config`] and `receive`.
-//! Left out  (next) timestamps and PAWS, SACK, RACK, CUBIC, keep-alive, user timeout, SYN cookies, urgent data,
-//!           reaction to ICMP errors, path MTU discovery, limited transmit, a fresh start after idleness (RFC 5681
+//! Left out  (next) RACK, CUBIC, keep-alive, user timeout, SYN cookies, urgent data,
+//!           path MTU discovery, limited transmit, a fresh start after idleness (RFC 5681
 //!           §4.1), a timer for FIN-WAIT-2, a new SYN in TIME-WAIT.
 
 mod config;
 mod congestion;
 mod counters;
 mod cubic;
+mod icmp;
 mod profile;
 mod rack;
 mod receive;
 mod rtt;
 mod scoreboard;
+mod secret;
 mod send;
 mod session;
 mod share;
+mod stamps;
 mod state;
 mod table;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 pub use config::{AckUnit, Config, LossDetection, Nagle, Offer};
 pub use congestion::CongestionControl;
 pub use counters::TcpCounters;
+pub use icmp::Trouble;
 pub use profile::PROFILES;
 pub use state::State;
 
@@ -48,9 +53,11 @@ use kiban_ground::{Alarms, Chance, Context, Instant, Pdu, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::{Flags, Header, Sequence};
+use secret::Secret;
 use session::{Desk, Progress, Session};
 use share::Share;
 use table::Table;
+use throttle::Throttle;
 
 /// Segments that one session sends before the next one in line has its turn.
 const QUANTUM: usize = 2;
@@ -212,6 +219,12 @@ pub struct Info {
     pub outstanding_bytes: u32,
     /// Bytes that the host has handed over and the peer has not acknowledged.
     pub queued_bytes: u32,
+    /// Whether segments carry timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Whether acknowledgements tell of holes (RFC 2018).
+    pub sack: bool,
+    /// The last ICMP error that was believed and did not end the session (RFC 5927).
+    pub trouble: Option<Trouble>,
 }
 
 struct Listener {
@@ -226,7 +239,9 @@ pub struct Tcp {
     table: Table,
     listeners: Vec<Listener>,
     next_listener: u32,
-    next_port: u16,
+    next_port: u32,
+    secret: Secret,
+    challenges: Throttle,
     lines: Vec<VecDeque<SessionId>>,
     alarms: Alarms,
     retry_at: Instant,
@@ -238,12 +253,13 @@ pub struct Tcp {
 impl Tcp {
     /// TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
     pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, chance: &mut Chance) -> Tcp {
-        let span = u64::from(DYNAMIC_PORTS.end() - DYNAMIC_PORTS.start());
         Tcp {
             table: Table::new(chance),
             listeners: Vec::new(),
             next_listener: 0,
-            next_port: DYNAMIC_PORTS.start() + chance.below(span) as u16,
+            next_port: chance.draw() as u32,
+            secret: Secret::new(chance),
+            challenges: Throttle::default(),
             lines: Vec::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
@@ -319,10 +335,10 @@ impl Tcp {
         if self.table.find(local, remote).is_some() {
             return Err(Refusal::AddressInUse);
         }
-        let initial = self.initial_sequence(local, remote, cx);
+        let beginning = self.secret.beginning(local, remote, cx.now);
         let config = &self.config;
         let id =
-            self.table.insert(local, remote, |id| Session::new(id, local, remote, initial, None, config));
+            self.table.insert(local, remote, |id| Session::new(id, local, remote, beginning, None, config));
         if let Some(session) = self.table.get_mut(id) {
             session.lane = lane;
         }
@@ -330,25 +346,18 @@ impl Tcp {
         Ok(id)
     }
 
+    /// RFC 6056 §3.3.3: ports follow each other towards one peer, and tell nothing of those towards another.
     fn choose_port(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<SocketAddr, Refusal> {
+        let offset = self.secret.port_offset(local.ip(), remote);
         for _ in DYNAMIC_PORTS {
-            self.next_port = if self.next_port == *DYNAMIC_PORTS.end() {
-                *DYNAMIC_PORTS.start()
-            } else {
-                self.next_port + 1
-            };
-            let candidate = SocketAddr::new(local.ip(), self.next_port);
+            let step = offset.wrapping_add(self.next_port) % DYNAMIC_PORTS.len() as u32;
+            self.next_port = self.next_port.wrapping_add(1);
+            let candidate = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + step as u16);
             if self.table.find(candidate, remote).is_none() {
                 return Ok(candidate);
             }
         }
         Err(Refusal::TooMany)
-    }
-
-    /// RFC 9293 §3.4.1: a clock of 4 us plus a keyed hash of the name. (RFC 6528 asks for a cryptographic one.)
-    fn initial_sequence(&self, local: SocketAddr, remote: SocketAddr, cx: &Context<'_>) -> Sequence {
-        let clock = (cx.now.as_nanos() / 4000) as u32;
-        Sequence(clock.wrapping_add((self.table.hash(local, remote) >> 32) as u32))
     }
 
     /// Bytes that `session` takes now.
@@ -520,11 +529,11 @@ impl Tcp {
         listener.waiting += 1;
         self.counters.requests_in += 1;
         let number = listener.number;
-        let initial = self.initial_sequence(local, remote, cx);
+        let beginning = self.secret.beginning(local, remote, cx.now);
         let config = &self.config;
         let id = self
             .table
-            .insert(local, remote, |id| Session::new(id, local, remote, initial, Some(number), config));
+            .insert(local, remote, |id| Session::new(id, local, remote, beginning, Some(number), config));
         self.with(id.index, cx, out, |session, desk| {
             session.lane = lane;
             session.on_first_syn(header, desk);
@@ -604,6 +613,7 @@ impl Tcp {
                 down: &mut out.down,
                 receive_share: &mut self.receive_share,
                 send_share: &mut self.send_share,
+                challenges: &mut self.challenges,
                 counters: &mut self.counters,
             };
             match session.output(quantum, &mut desk) {
@@ -675,6 +685,7 @@ impl Tcp {
             down: &mut out.down,
             receive_share: &mut self.receive_share,
             send_share: &mut self.send_share,
+            challenges: &mut self.challenges,
             counters: &mut self.counters,
         };
         work(session, &mut desk);

@@ -66,7 +66,7 @@ impl Config {
     /// what was inferred from the paper's figures is marked *fitted*.
     pub fn solaris23() -> Config {
         Config {
-            // Window scaling came with Solaris 2.6.
+            // Window scaling and timestamps came with Solaris 2.6, selective acknowledgements with 7.
             window_scaling: false,
             // Documented: the receive buffer is rounded up to a multiple of the MSS.
             window_round_to_mss: true,
@@ -106,6 +106,7 @@ impl Config {
             tail_probe: false,
             pacing: false,
             sack: false,
+            timestamps: false,
             ..Config::default()
         }
     }

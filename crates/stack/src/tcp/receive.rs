@@ -3,10 +3,14 @@
 //! In order is the common case and never comes here. What arrives early waits as slices sorted by sequence number,
 //! without overlap: of bytes that arrive twice the first copy stays. Bytes lie within the window that was offered,
 //! so the window bounds them; the number of pieces is bounded by [`PIECES_MAX`], because each holds a page.
+//!
+//! What the peer is told of it (RFC 2018 §4, RFC 2883): the run that the latest segment belongs to, then the runs that
+//! were told before, the latest first; in front of them, once, what came twice. Every block tells of bytes that are
+//! here: runs are noted when they are kept and forgotten when they are given up.
 
 use alloc::collections::VecDeque;
 use kiban_ground::Slice;
-use kiban_wire::tcp::Sequence;
+use kiban_wire::tcp::{SackBlock, SackBlocks, Sequence};
 
 /// Pieces that may wait behind holes; a peer that sends crumbs is sent back to retransmission.
 const PIECES_MAX: usize = 512;
@@ -15,6 +19,10 @@ const PIECES_MAX: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Early {
     pieces: VecDeque<(Sequence, Slice)>,
+    /// The runs last added to, the latest first.
+    runs: SackBlocks,
+    /// What came again and has not been told.
+    again: Option<SackBlock>,
 }
 
 impl Early {
@@ -31,7 +39,9 @@ impl Early {
             let end = *start + before.len() as u32;
             if at.lt(end) {
                 let known = at.distance(end) as usize;
+                self.on_again(at, at + known.min(slice.len()) as u32);
                 if known >= slice.len() {
+                    self.note(at, at + slice.len() as u32);
                     return true;
                 }
                 slice.skip(known);
@@ -47,7 +57,9 @@ impl Early {
                     if fresh > 0 && !self.place(&mut index, at, slice.range(0, fresh)) {
                         return false;
                     }
+                    self.on_again(start, end.min(known_end));
                     if end.le(known_end) {
+                        self.note(at, end);
                         return true;
                     }
                     slice.skip(at.distance(known_end) as usize);
@@ -63,13 +75,94 @@ impl Early {
         if self.pieces.len() >= PIECES_MAX {
             return false;
         }
+        let end = at + slice.len() as u32;
         self.pieces.insert(*index, (at, slice));
         *index += 1;
+        self.note(at, end);
         true
+    }
+
+    /// Bytes from `left` to `right` are here: the run that they belong to comes first from now on.
+    fn note(&mut self, left: Sequence, right: Sequence) {
+        let mut run = SackBlock { left, right };
+        let mut others = SackBlocks::new();
+        for other in self.runs.as_slice() {
+            if other.left.le(right) && left.le(other.right) {
+                run = SackBlock { left: run.left.min(other.left), right: run.right.max(other.right) };
+            } else {
+                others.push(*other);
+            }
+        }
+        // A run that had dropped out of the list may touch.
+        while let Some(piece) = self.piece_before(run.right + 1)
+            && run.right.lt(piece.right)
+        {
+            run.right = piece.right;
+        }
+        while let Some(piece) = self.piece_before(run.left)
+            && run.left.le(piece.right)
+        {
+            run.left = piece.left;
+        }
+        self.runs = SackBlocks::new();
+        self.runs.push(run);
+        // One that now lies within the run is not told beside it.
+        let apart = |other: &&SackBlock| other.right.lt(run.left) || run.right.lt(other.left);
+        for other in others.as_slice().iter().filter(apart) {
+            self.runs.push(*other);
+        }
+    }
+
+    /// The last piece that begins before `place`.
+    fn piece_before(&self, place: Sequence) -> Option<SackBlock> {
+        let index = self.pieces.partition_point(|(start, _)| start.lt(place)).checked_sub(1)?;
+        let (left, piece) = &self.pieces[index];
+        Some(SackBlock { left: *left, right: *left + piece.len() as u32 })
+    }
+
+    /// Bytes came that were here, or had gone up.
+    pub(super) fn on_again(&mut self, left: Sequence, right: Sequence) {
+        let again = self.again.get_or_insert(SackBlock { left, right: left });
+        // A segment comes in pieces. Of two segments between two acknowledgements the first is told.
+        if again.right == left {
+            again.right = right;
+        }
+    }
+
+    /// Whether there is nothing to report.
+    #[inline]
+    pub(super) fn says_nothing(&self) -> bool {
+        self.runs.is_empty() && self.again.is_none()
+    }
+
+    /// What an acknowledgement up to `expected` says, in at most `most` blocks. What came twice is said once.
+    pub(super) fn report(&mut self, expected: Sequence, most: usize) -> SackBlocks {
+        let mut blocks = SackBlocks::new();
+        if most > 0 {
+            self.again.take().into_iter().for_each(|again| {
+                blocks.push(again);
+            });
+        }
+        let runs = self.runs.as_slice().iter().filter(|run| expected.lt(run.left));
+        for run in runs.take(most - blocks.as_slice().len()) {
+            blocks.push(*run);
+        }
+        blocks
     }
 
     /// The next slice in order at `next`, if it has arrived; what is older is dropped.
     pub(super) fn take(&mut self, next: Sequence) -> Option<Slice> {
+        let slice = self.take_piece(next);
+        if slice.is_none() {
+            let runs = core::mem::take(&mut self.runs);
+            for run in runs.as_slice().iter().filter(|run| next.lt(run.left)) {
+                self.runs.push(*run);
+            }
+        }
+        slice
+    }
+
+    fn take_piece(&mut self, next: Sequence) -> Option<Slice> {
         while let Some((start, _)) = self.pieces.front() {
             if !start.le(next) {
                 return None;
@@ -88,6 +181,7 @@ impl Early {
     pub(super) fn clear(&mut self) -> usize {
         let pieces = self.pieces.len();
         self.pieces.clear();
+        self.runs = SackBlocks::new();
         pieces
     }
 }
@@ -113,13 +207,33 @@ mod tests {
             for (from, length) in pieces {
                 let slice = pool.take().unwrap().append(&stream[from..from + length]).unwrap();
                 have[from..from + length].fill(true);
-                prop_assert!(early.insert(Sequence(start.wrapping_add(from as u32)), slice));
+                let at = Sequence(start.wrapping_add(from as u32));
+                prop_assert!(early.insert(at, slice));
+                // RFC 2018 §4: the first block is the run of what came last, every block is true, none touches another.
+                let runs = early.runs.as_slice();
+                prop_assert!(runs[0].left.le(at) && (at + length as u32).le(runs[0].right));
+                for (n, run) in runs.iter().enumerate() {
+                    let place = |edge: Sequence| edge.0.wrapping_sub(start) as usize;
+                    let (left, right) = (place(run.left), place(run.right));
+                    if right <= next {
+                        continue;
+                    }
+                    prop_assert!(have[left..right].iter().all(|byte| *byte));
+                    prop_assert!(left <= next || !have[left - 1], "it begins behind a hole");
+                    prop_assert!(right == 260 || !have[right], "it ends before a hole");
+                    prop_assert!(runs[..n].iter().all(|other| other.right.lt(run.left) || run.right.lt(other.left)));
+                }
                 while let Some(slice) = early.take(Sequence(start.wrapping_add(next as u32))) {
                     out.extend_from_slice(slice.bytes());
                     next += slice.len();
                 }
                 let reach = have.iter().position(|byte| !byte).unwrap_or(260);
                 prop_assert_eq!(next, reach, "everything contiguous has come out");
+                let expected = Sequence(start.wrapping_add(next as u32));
+                early.again = None;
+                let report = early.report(expected, 4);
+                prop_assert!(report.as_slice().iter().all(|block| expected.lt(block.left)));
+                prop_assert_eq!(report.is_empty(), early.is_empty());
             }
             prop_assert_eq!(&out[..], &stream[..next]);
             drop(early);

@@ -64,6 +64,15 @@ impl Rtt {
         }
     }
 
+    /// The peer gave back a timestamp that left so long ago (RFC 7323 §4): no doubt which transmission it was, but whole
+    /// milliseconds, so that it tells nothing of the least.
+    pub(super) fn on_echo(&mut self, trip: Duration, now: Instant, config: &Config) {
+        if self.smoothed.is_none() || now.since(self.sampled_at) >= trip {
+            self.sampled_at = now;
+            self.sample(trip, config);
+        }
+    }
+
     /// How much round trips vary.
     pub(super) fn variation(&self) -> Duration {
         self.variation

@@ -10,6 +10,8 @@ mod ack_rule;
 mod acknowledge;
 mod arrive;
 mod data;
+mod icmp;
+mod options;
 mod output;
 mod recovery;
 mod send_rule;
@@ -20,10 +22,13 @@ use super::rack::Rack;
 use super::receive::Early;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
+use super::secret::Beginning;
 use super::send::SendQueue;
 use super::share::Share;
+use super::stamps::Stamps;
 use super::state::State;
-use super::{Config, Indication, Reason, Segment, SessionId, TcpCounters};
+use super::throttle::Throttle;
+use super::{Config, Indication, Reason, Segment, SessionId, TcpCounters, Trouble};
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -40,6 +45,7 @@ pub(super) struct Desk<'a, 'b> {
     pub(super) down: &'a mut VecDeque<Segment>,
     pub(super) receive_share: &'a mut Share,
     pub(super) send_share: &'a mut Share,
+    pub(super) challenges: &'a mut Throttle,
     pub(super) counters: &'a mut TcpCounters,
 }
 
@@ -87,6 +93,8 @@ pub(super) struct Session {
     pub(super) lane: usize,
     pseudo: Sum,
     mss: u32,
+    /// Timestamps, while we offer them or since both want them.
+    stamps: Option<Stamps>,
 
     // Send: una ≤ next ≤ max. Behind `una` stands the queue, behind the queue our FIN.
     una: Sequence,
@@ -156,6 +164,8 @@ pub(super) struct Session {
     ack_at: Instant,
     challenged_at: Instant,
     challenges: u8,
+    /// The last ICMP error that was believed (RFC 5927).
+    trouble: Option<Trouble>,
 }
 
 impl Session {
@@ -164,11 +174,12 @@ impl Session {
         id: SessionId,
         local: SocketAddr,
         remote: SocketAddr,
-        initial: Sequence,
+        beginning: Beginning,
         listener: Option<u32>,
         config: &Config,
     ) -> Session {
         let mss = u32::from(config.mss);
+        let initial = beginning.initial;
         Session {
             id,
             state: State::SynSent,
@@ -180,6 +191,7 @@ impl Session {
             lane: 0,
             pseudo: checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, 0),
             mss,
+            stamps: config.timestamps.then(|| Stamps::new(beginning.stamp_offset)),
             una: initial,
             next: initial,
             max: initial,
@@ -226,6 +238,7 @@ impl Session {
             ack_at: Instant::NEVER,
             challenged_at: Instant::ZERO,
             challenges: 0,
+            trouble: None,
         }
     }
 
@@ -363,6 +376,9 @@ impl Session {
             send_window_bytes: self.window,
             outstanding_bytes: self.una.distance(self.max),
             queued_bytes: self.queue.bytes(),
+            timestamps: self.stamps.is_some(),
+            sack: self.sack,
+            trouble: self.trouble,
         }
     }
 }

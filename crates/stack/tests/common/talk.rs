@@ -256,6 +256,16 @@ impl Talk {
         if let Some(shift) = header.options.window_shift {
             words += &format!(" shift {shift}");
         }
+        if header.options.sack_permitted {
+            words += " sack-permitted";
+        }
+        if let Some(stamps) = header.options.timestamps {
+            words += &format!(" echo {}", stamps.echo);
+        }
+        for block in header.options.sack.as_slice() {
+            let place = |edge| PEER.distance(edge) as i32;
+            words += &format!(" sack {}..{}", place(block.left), place(block.right));
+        }
         words
     }
 

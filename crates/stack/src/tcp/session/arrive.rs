@@ -7,7 +7,7 @@
 use super::{CHALLENGE_PERIOD, CHALLENGES_MAX, Desk, Owed, Session};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::state::State;
-use crate::tcp::{Config, Indication, Reason};
+use crate::tcp::{Indication, Reason};
 use kiban_ground::{Instant, Pdu};
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
@@ -15,7 +15,7 @@ impl Session {
     /// A SYN that a listener took.
     pub(in crate::tcp) fn on_first_syn(&mut self, header: &Header, desk: &mut Desk<'_, '_>) {
         self.state = State::SynReceived;
-        self.learn(header, desk.config);
+        self.learn(header, desk);
     }
 
     /// RFC 9293 §3.10.7.3 and §3.10.7.4. The PDU's head has been taken off: its body is the payload.
@@ -24,10 +24,16 @@ impl Session {
             return self.on_answer(header, desk);
         }
         let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
+        if !self.check_stamps(header, pure, desk) {
+            return;
+        }
         let Some(flags) = self.check_sequence(header, &mut pdu, desk) else { return };
         if flags.has(Flags::RST) {
             // RFC 5961 §3.2: only the exact next byte resets; anything else in the window is asked about.
-            if header.sequence == self.expected {
+            if self.state == State::TimeWait && !desk.config.resets_end_time_wait {
+                // RFC 1337 §3: what wandered about must not free the name for what still wanders.
+                desk.counters.assassinations += 1;
+            } else if header.sequence == self.expected {
                 desk.counters.resets_in += 1;
                 let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
                 self.end(reason, desk);
@@ -48,6 +54,7 @@ impl Session {
         if !self.on_acknowledgment(header, pure, desk) {
             return;
         }
+        self.take_stamps(header, desk);
         if self.state.receives() {
             self.on_data(header.sequence, pdu, flags, desk);
         } else if pdu.body_len() > 0 {
@@ -62,7 +69,7 @@ impl Session {
         if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
             (self.challenged_at, self.challenges) = (now, 0);
         }
-        if self.challenges < CHALLENGES_MAX {
+        if self.challenges < CHALLENGES_MAX && desk.challenges.admits(desk.config, desk.cx) {
             self.challenges += 1;
             desk.counters.challenged += 1;
             self.owed = Owed::Now;
@@ -94,7 +101,7 @@ impl Session {
         if !flags.has(Flags::SYN) {
             return;
         }
-        self.learn(header, desk.config);
+        self.learn(header, desk);
         if acknowledged {
             self.open(header.acknowledgment, desk);
             self.owed = Owed::Now;
@@ -106,7 +113,8 @@ impl Session {
     }
 
     /// What the peer's SYN tells (RFC 9293 §3.7.1, RFC 7323 §2.2).
-    pub(super) fn learn(&mut self, header: &Header, config: &Config) {
+    pub(super) fn learn(&mut self, header: &Header, desk: &Desk<'_, '_>) {
+        let config = desk.config;
         // RFC 9293 §3.7.1: without the option 536 bytes. A peer that offers less than 64 is not taken at its word.
         let offered = header.options.mss.map_or(536, |mss| mss.max(64));
         self.mss = config.mss_towards(offered);
@@ -124,6 +132,7 @@ impl Session {
         self.window = u32::from(header.window);
         self.window_max = self.window;
         self.window_update = (header.sequence, header.acknowledgment);
+        self.learn_options(header, desk.cx.now);
     }
 
     /// The handshake is complete: the peer has acknowledged our SYN.
@@ -185,6 +194,9 @@ impl Session {
                 self.challenge(desk);
             } else {
                 // Bytes that come again, or too far: the peer waits for this answer.
+                if end.le(self.expected) {
+                    self.early.on_again(begin, end - u32::from(flags.has(Flags::FIN)));
+                }
                 self.owed = Owed::Now;
             }
             if self.state == State::TimeWait && flags.has(Flags::FIN) && end == self.expected {
@@ -201,6 +213,7 @@ impl Session {
         }
         if begin.lt(self.expected) {
             let old = (begin.distance(self.expected) as usize).min(pdu.body_len());
+            self.early.on_again(begin, begin + old as u32);
             pdu.trim_front(old);
             self.owed = Owed::Now;
             desk.counters.duplicate_bytes += old as u64;

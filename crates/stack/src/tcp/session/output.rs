@@ -18,6 +18,9 @@ enum Choice {
     Tail,
 }
 
+/// The most payload that an IPv4 packet holds beside headers with timestamps.
+const WHOLE_BYTES_MAX: u32 = 65_535 - 20 - 20 - 12;
+
 impl Session {
     #[inline]
     pub(super) fn segment_max(&self, config: &Config) -> u32 {
@@ -25,7 +28,7 @@ impl Session {
         if config.segment_bytes_max <= u32::from(config.mss) {
             return self.mss;
         }
-        (config.segment_bytes_max / self.mss).max(1) * self.mss
+        (config.segment_bytes_max.min(WHOLE_BYTES_MAX) / self.mss).max(1) * self.mss
     }
 
     /// Sends what may be sent, at most `quantum` segments, and pays the acknowledgement that is owed.
@@ -269,12 +272,13 @@ impl Session {
         &mut self,
         at: Sequence,
         flags: Flags,
-        options: Options,
+        mut options: Options,
         mut pdu: Pdu,
         desk: &mut Desk<'_, '_>,
     ) {
         let acknowledges = flags.has(Flags::ACK);
         let window = self.offer(flags, desk);
+        let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, desk.cx.now);
         let header = Header {
             source_port: self.local.port(),
             target_port: self.remote.port(),
@@ -290,7 +294,8 @@ impl Session {
         header.write(bytes);
         let rest = self.pseudo.plus(checksum::length(length + pdu.body_len())).plus(pdu.body_sum());
         kiban_wire::tcp::fill(pdu.head_mut(), rest);
-        if acknowledges {
+        // What data had no room to say follows in a segment of its own, if it is owed.
+        if acknowledges && (all_said || self.owed != Owed::Now) {
             self.owed = Owed::Nothing;
             (self.unanswered, self.unanswered_segments) = (0, 0);
             self.ack_at = Instant::NEVER;

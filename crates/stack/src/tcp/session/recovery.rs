@@ -48,6 +48,8 @@ impl Session {
         }
         if let (Some((left, _)), false) = (delivery.measured, delivery.waited) {
             self.rtt.on_delivered(left, now, desk.config);
+        } else if report.acked > 0 {
+            self.measure_by_echo(header, desk);
         }
         let newly_lost = self.detect(&report, desk);
         let heard = self.heard(&report, now);
@@ -223,7 +225,10 @@ impl Session {
         let wait = match self.rtt.smoothed() {
             None => TAIL_UNMEASURED,
             Some(smoothed) if flight <= self.mss => smoothed * 2 + config.peer_ack_delay,
-            Some(smoothed) => smoothed * 2 + config.tail_probe_least,
+            // RFC 8985 §7.2 says twice the round trip; while a queue builds up the round trip runs ahead of its mean.
+            Some(smoothed) => {
+                (smoothed * 2).max(smoothed + self.rtt.variation() * 4) + config.tail_probe_least
+            }
         };
         let at = desk.cx.now + wait;
         // Not later than the timer that would start from nothing.

@@ -1,0 +1,46 @@
+//! What ICMP says of a segment that we sent (RFC 1122 §4.2.3.9, RFC 5927).
+
+use super::{Outbox, Tcp};
+use core::net::SocketAddr;
+use kiban_ground::Context;
+use kiban_wire::tcp::Sequence;
+
+/// An ICMP error about a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// No way to the net or the host, or none allowed (type 3, codes 0, 1, 5 to 13).
+    Unreachable,
+    /// The peer has no such protocol (type 3, code 2).
+    ProtocolUnreachable,
+    /// The peer has no such port (type 3, code 3).
+    PortUnreachable,
+    /// The packet was too big for the path (type 3, code 4; ICMPv6 type 2).
+    PacketTooBig {
+        /// What the path takes, bytes of an IP packet.
+        mtu: u32,
+    },
+    /// The packet was under way for too long (type 11).
+    TimeExceeded,
+    /// Something in the header was wrong (type 12).
+    ParameterProblem,
+}
+
+impl Tcp {
+    /// An ICMP error has come about a segment from `local` to `remote` that began at `sequence`.
+    pub fn on_icmp(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        sequence: Sequence,
+        trouble: Trouble,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        match self.table.find(local, remote) {
+            Some(index) => {
+                self.with(index, cx, out, |session, desk| session.on_icmp(trouble, sequence, desk));
+            }
+            None => self.counters.troubles_disbelieved += 1,
+        }
+    }
+}
