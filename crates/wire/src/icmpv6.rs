@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Checksum  covers a pseudo-header too (RFC 4443 §2.3): `rest` is that and the sum of what follows the header.
-//! Left out  neighbour discovery comes up as [`Header::Other`].
+//! Left out  neighbour discovery comes up as [`Header::Other`]: see [`crate::discovery`].
 
 use kiban_ground::Sum;
 

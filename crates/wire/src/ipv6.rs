@@ -4,7 +4,7 @@
 //! | version 4, class 8, flow label 20 | payload length 16 | next header 8 | hop limit 8 | source 128 | target 128 |
 //! ```
 //!
-//! Left out  extension headers (they come up as `next_header`) and jumbograms (RFC 2675).
+//! Left out  extension headers come up as `next_header`: see [`crate::ipv6_extension`]. Jumbograms (RFC 2675).
 
 use core::net::Ipv6Addr;
 

@@ -32,11 +32,15 @@ pub mod atmarp;
 pub mod llc_snap;
 pub mod oam;
 
+pub mod arp;
+pub mod discovery;
 pub mod ethernet;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
+pub mod ipv4_options;
 pub mod ipv6;
+pub mod ipv6_extension;
 pub mod tcp;
 pub mod udp;
 
