@@ -1,6 +1,6 @@
 //! The board: one value, driven from outside.
 
-use crate::config::{BoardConfig, IpPortConfig, PortConfig};
+use crate::config::{BoardConfig, IpPortConfig, PortAddress, PortConfig};
 use crate::edge::Edge;
 use crate::port::{AtmPort, Claim, IpPort, News, Port};
 use crate::wiring::ip::{self, IpTower};
@@ -64,6 +64,7 @@ pub struct Board {
     pub(crate) ip: IpTower,
     pub(crate) edge: Edge,
     pub(crate) unsettled: bool,
+    pub(crate) v6_only: bool,
     ports: Vec<Port>,
     /// The first lane of each port: lanes are numbered through all ports.
     lanes: Vec<usize>,
@@ -93,7 +94,7 @@ impl Board {
                 PortConfig::Atm(atm) => (atm.address, atm.prefix, atm.mtu_bytes),
                 PortConfig::Ip(ip) => (ip.address, ip.prefix, ip.mtu_bytes),
             };
-            tower.ip.add_address(address);
+            tower.ip.add_address(index, address);
             tower.ip.add_route(Route { prefix, port: index, gateway: None, source: address, mtu_bytes });
             ports.push(match port {
                 PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
@@ -102,6 +103,12 @@ impl Board {
         }
         let lanes =
             ports.iter().scan(0, |next, port| Some(core::mem::replace(next, *next + port.lanes()))).collect();
+        for more in &config.addresses {
+            let PortAddress { port, address, prefix } = *more;
+            let mtu_bytes = mtu_of(&config.ports[port]);
+            tower.ip.add_address(port, address);
+            tower.ip.add_route(Route { prefix, port, gateway: None, source: address, mtu_bytes });
+        }
         config.routes.iter().for_each(|route| tower.ip.add_route(*route));
         Board {
             memory,
@@ -110,6 +117,7 @@ impl Board {
             ip: tower,
             edge: Edge::new(config.datagrams_max),
             unsettled: true,
+            v6_only: config.v6_only,
             ports,
             lanes,
             rooms: Vec::new(),
@@ -192,6 +200,7 @@ impl Board {
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(cx.memory);
+        ip.advance(cx);
         ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, Claim::Half, cx));
         rooms.clear();
         rooms.extend(ports.iter().flat_map(|port| (0..port.lanes()).map(|lane| port.room(lane))));
@@ -209,7 +218,7 @@ impl Board {
     /// The next moment at which the board does something by itself.
     fn deadline(&self) -> Instant {
         let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
-        self.ip.tcp.deadline().min(ports)
+        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports)
     }
 
     /// Commits the slots of an ATM port that start before `until`, and moves the cells that have left to `out`.
@@ -303,6 +312,14 @@ impl Board {
             Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, &mut self.chance)),
             _ => None,
         }
+    }
+}
+
+/// The longest IP packet of a port, bytes.
+fn mtu_of(port: &PortConfig) -> usize {
+    match port {
+        PortConfig::Atm(atm) => atm.mtu_bytes,
+        PortConfig::Ip(ip) => ip.mtu_bytes,
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_stack::atm::{Contract, OC3C_BITS_PER_SECOND};
-use kiban_stack::ip::{Prefix, Route};
+use kiban_stack::ip::{self, Prefix, Route};
 use kiban_stack::tcp;
 use kiban_wire::atm::{Interface, Vc};
 
@@ -16,12 +16,19 @@ pub struct BoardConfig {
     pub memory: MemoryConfig,
     /// Settings of TCP.
     pub tcp: tcp::Config,
+    /// Settings of IP.
+    pub ip: ip::Config,
+    /// Whether listeners and sockets on the unspecified IPv6 address take IPv6 alone (RFC 3493 §5.3), if the host does
+    /// not say for one of them.
+    pub v6_only: bool,
     /// UDP sockets at most.
     pub udp_sockets_max: usize,
     /// Datagrams that wait for the reader of one socket, at most.
     pub datagrams_max: usize,
     /// The ports, numbered from 0 in this order.
     pub ports: Vec<PortConfig>,
+    /// Addresses of IP ports beside the first.
+    pub addresses: Vec<PortAddress>,
     /// Routes beside those that the ports' own prefixes make.
     pub routes: Vec<Route>,
 }
@@ -32,9 +39,12 @@ impl Default for BoardConfig {
             seed: 1,
             memory: MemoryConfig::default(),
             tcp: tcp::Config::default(),
+            ip: ip::Config::default(),
+            v6_only: true,
             udp_sockets_max: 256,
             datagrams_max: 64,
             ports: Vec::new(),
+            addresses: Vec::new(),
             routes: Vec::new(),
         }
     }
@@ -119,6 +129,17 @@ impl CircuitConfig {
     pub fn to(vc: Vc, peer: IpAddr) -> CircuitConfig {
         CircuitConfig { vc, peer: Some(peer), llc_snap: true, contract: None, frames_max: 64 }
     }
+}
+
+/// Another address of an IP port.
+#[derive(Clone, Copy, Debug)]
+pub struct PortAddress {
+    /// Which port.
+    pub port: usize,
+    /// The board's address on it.
+    pub address: IpAddr,
+    /// The net that is reached directly.
+    pub prefix: Prefix,
 }
 
 /// A port for IP packets.

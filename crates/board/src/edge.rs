@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_ground::{Copies, Memory, Page, Pdu, Pool, Slice};
-use kiban_stack::icmp;
+use kiban_stack::icmp::TroubleKind;
 use kiban_stack::tcp::{self, Reason, SessionId, Tcp};
 use kiban_stack::udp::SocketId;
 
 /// Received segments up to this long are moved together while they wait for the host, bytes.
 const CRUMB_BYTES: usize = 256;
-/// With so many completions waiting, echo replies are dropped.
+/// With so many completions waiting, echo replies and reported errors are dropped.
 const COMPLETIONS_FOR_REPLIES: usize = 1024;
 
 /// The number of a stream. It carries a generation: the number of a closed stream names nothing.
@@ -77,6 +77,15 @@ pub enum Completion {
     Datagram {
         /// Which.
         socket: SocketId,
+    },
+    /// Somebody reports an error about a datagram (RFC 1122 §4.1.3.3). Anybody can claim one: it ends nothing.
+    DatagramTrouble {
+        /// The socket that may have sent it.
+        socket: SocketId,
+        /// To whom it was sent.
+        remote: SocketAddr,
+        /// What is wrong.
+        kind: TroubleKind,
     },
     /// The answer to a ping.
     EchoReply {
@@ -328,17 +337,22 @@ impl Edge {
         inbox.datagrams.push_back((remote, pdu));
     }
 
-    /// Answers to pings.
-    pub(crate) fn on_replies(&mut self, replies: &mut VecDeque<icmp::Indication>) {
-        while let Some(icmp::Indication::EchoReply { source, identifier, sequence, bytes }) =
-            replies.pop_front()
-        {
-            // Anybody may send replies that nobody asked for, as many as the host leaves lying.
-            if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
-                self.replies_dropped += 1;
-                continue;
-            }
-            self.completions.push_back(Completion::EchoReply { source, identifier, sequence, bytes });
+    /// The answer to a ping.
+    pub(crate) fn on_reply(&mut self, source: IpAddr, identifier: u16, sequence: u16, bytes: usize) {
+        self.tell_of_strangers(Completion::EchoReply { source, identifier, sequence, bytes });
+    }
+
+    /// Somebody reports an error about a datagram.
+    pub(crate) fn on_trouble(&mut self, socket: SocketId, remote: SocketAddr, kind: TroubleKind) {
+        self.tell_of_strangers(Completion::DatagramTrouble { socket, remote, kind });
+    }
+
+    /// Anybody may send what nobody asked for, as much as the host leaves lying.
+    fn tell_of_strangers(&mut self, completion: Completion) {
+        if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
+            self.replies_dropped += 1;
+        } else {
+            self.completions.push_back(completion);
         }
     }
 

@@ -27,7 +27,7 @@ pub enum Refused {
     UnknownListener,
     /// There is no route to that address.
     NoRoute,
-    /// The payload does not fit the smallest packet on the way.
+    /// The payload does not fit the longest packet.
     TooLong,
     /// There is no memory now: try again after a completion.
     NoMemory,
@@ -53,7 +53,7 @@ impl fmt::Display for Refused {
             }
             Refused::NoRoute => f.write_str("there is no route to that address: add one to the board"),
             Refused::TooLong => {
-                f.write_str("the payload does not fit a packet on that route: send less at once")
+                f.write_str("the payload does not fit the longest packet there is: send less at once")
             }
             Refused::NoMemory => {
                 f.write_str("no packet memory is free now: try again after the next completion")
@@ -105,7 +105,12 @@ impl Host<'_> {
 
     /// Listens on `local`; an unspecified address stands for every address of the board. The listener's number.
     pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refused> {
-        Ok(self.board.ip.tcp.listen(local)?)
+        self.listen_with(local, self.board.v6_only)
+    }
+
+    /// The same; `v6_only` says whether the unspecified IPv6 address stands for IPv6 alone. Peers have their true address.
+    pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refused> {
+        Ok(self.board.ip.tcp.listen_with(local, v6_only)?)
     }
 
     /// Listens no more. Streams that the listener made stay.
@@ -292,7 +297,12 @@ impl Host<'_> {
 
     /// A UDP socket on `local`; an unspecified address stands for every address of the board.
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketId, Refused> {
-        let socket = self.board.ip.udp.bind(local)?;
+        self.bind_with(local, self.board.v6_only)
+    }
+
+    /// The same; `v6_only` says whether the unspecified IPv6 address stands for IPv6 alone. Peers have their true address.
+    pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, Refused> {
+        let socket = self.board.ip.udp.bind_with(local, v6_only)?;
         self.board.edge.inboxes.push(Inbox { socket, datagrams: VecDeque::new() });
         Ok(socket)
     }
@@ -304,11 +314,11 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Sends a datagram.
+    /// Sends a datagram. One that is longer than the way leaves in fragments.
     pub fn send_to(&mut self, socket: SocketId, remote: SocketAddr, bytes: &[u8]) -> Result<(), Refused> {
         self.board.ip.udp.local(socket)?;
         let source = self.board.ip.ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?;
-        let pdu = self.payload(remote.ip(), bytes, 28)?;
+        let pdu = self.payload(remote.ip(), bytes)?;
         let datagram = self.board.ip.udp.send(socket, source, remote, pdu).map_err(|(_, refusal)| refusal)?;
         self.board.ip.datagrams.push_back(datagram);
         self.board.unsettled = true;
@@ -345,7 +355,7 @@ impl Host<'_> {
         bytes: &[u8],
     ) -> Result<(), Refused> {
         let source = self.board.ip.ip.source_for(target).ok_or(Refused::NoRoute)?;
-        let pdu = self.payload(target, bytes, 28)?;
+        let pdu = self.payload(target, bytes)?;
         let message = self.board.ip.icmp.ping(source, target, identifier, sequence, pdu);
         self.board.ip.messages.push_back(message);
         self.board.unsettled = true;
@@ -359,10 +369,11 @@ impl Host<'_> {
         Ok(tag)
     }
 
-    /// A PDU with `bytes` copied into content pages, if it fits a packet with `headers` bytes of headers.
-    fn payload(&mut self, target: IpAddr, bytes: &[u8], headers: usize) -> Result<Pdu, Refused> {
-        let mtu = self.board.ip.ip.mtu_for(target).ok_or(Refused::NoRoute)?;
-        if bytes.len() + headers > mtu {
+    /// A PDU with `bytes` copied into content pages, if the longest packet holds them behind a header of 8 bytes (UDP and
+    /// ICMP have such). IPv4 counts its own header, too; with IPv6 the checksum's length field is the bound.
+    fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, Refused> {
+        let headers = if target.is_ipv4() { 28 } else { 8 };
+        if bytes.len() + headers > usize::from(u16::MAX) {
             return Err(Refused::TooLong);
         }
         let Board { memory, copies, .. } = &mut *self.board;

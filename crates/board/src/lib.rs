@@ -26,8 +26,11 @@ mod port;
 mod wiring;
 
 pub use board::{Board, Input, Output};
-pub use config::{AtmPortConfig, BoardConfig, CircuitConfig, IpPortConfig, MemoryConfig, PortConfig};
+pub use config::{
+    AtmPortConfig, BoardConfig, CircuitConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig,
+};
 pub use edge::{Completion, StreamId};
 pub use host::{Host, Refused};
+pub use kiban_stack::icmp::TroubleKind;
 pub use kiban_stack::tcp::Reason;
 pub use kiban_stack::udp::SocketId;

@@ -165,7 +165,7 @@ fn pings_and_datagrams_come_and_go() {
         (pair.boards[1].counter("udp", "no_socket"), pair.boards[0].counter("icmp", "errors_in")),
         (1, 1)
     );
-    let too_long = vec![0; 1473];
+    let too_long = vec![0; 65508];
     assert_eq!(pair.boards[0].host().send_to(here, socket(1, 53), &too_long), Err(Refused::TooLong));
     pair.boards[0].host().unbind(here).unwrap();
     assert!(matches!(pair.boards[0].host().send_to(here, socket(1, 53), b"x"), Err(Refused::Udp(_))));

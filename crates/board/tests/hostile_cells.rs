@@ -229,7 +229,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
             Box::new(move || {
                 let with = |spoil: fn(&mut Vec<u8>)| packet(datagram(7, &noise(3, 100)), spoil);
                 [
-                    with(|bytes| bytes[0] = 0x65),
+                    with(|bytes| bytes[0] = 0x75),
                     with(|bytes| bytes[0] = 0x44),
                     // A header length that the packet does not have.
                     with(|bytes| {
@@ -249,8 +249,8 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
         ("ip", "truncated", 1, Box::new(|| packet(datagram(7, &[0; 900]), |bytes| bytes.truncate(800)))),
         (
             "ip",
-            "fragments_dropped",
-            3,
+            "fragments_malformed",
+            2,
             Box::new(|| {
                 let with = |field: u16| {
                     packet(datagram(7, &[0; 900]), move |bytes| {
@@ -258,7 +258,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
                         sum_ip(bytes);
                     })
                 };
-                [with(0x2000), with(0x2001), with(0x0100)].concat()
+                [with(0x2000), with(0x2001)].concat()
             }),
         ),
         (
@@ -269,7 +269,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
                 ["10.0.0.77", "255.255.255.255", "224.0.0.1"]
                     .into_iter()
                     .flat_map(|target| {
-                        packet(ip(stranger(), target.parse().unwrap(), protocol::UDP, b"12345678"), |_| ())
+                        packet(ip(stranger(), target.parse().unwrap(), protocol::TCP, b"12345678"), |_| ())
                     })
                     .collect()
             }),

@@ -352,7 +352,9 @@ impl Model {
                     Completion::Writable { stream } => {
                         self.known(side, stream);
                     }
-                    Completion::Datagram { .. } | Completion::EchoReply { .. } => {}
+                    Completion::Datagram { .. }
+                    | Completion::DatagramTrouble { .. }
+                    | Completion::EchoReply { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }

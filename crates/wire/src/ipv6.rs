@@ -39,7 +39,20 @@ impl Header {
     /// `Truncated`; `Version`; `TotalLength` when the payload length runs beyond the bytes.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
-        let Some((fixed, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        let (header, header_bytes) = Header::read_quoted(bytes)?;
+        if usize::from(header.payload_bytes) > bytes.len() - header_bytes {
+            return Err(Malformed::TotalLength);
+        }
+        Ok((header, header_bytes))
+    }
+
+    /// Reads the header of a packet of which only the beginning is there, as an ICMPv6 error quotes it (RFC 4443 §2.4).
+    ///
+    /// # Errors
+    /// `Truncated`; `Version`.
+    #[inline]
+    pub fn read_quoted(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
+        let Some(fixed) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(Malformed::Truncated);
         };
         let [w0, w1, w2, w3, l0, l1, next_header, hop_limit, addresses @ ..] = fixed;
@@ -48,9 +61,6 @@ impl Header {
             return Err(Malformed::Version);
         }
         let payload_bytes = u16::from_be_bytes([*l0, *l1]);
-        if usize::from(payload_bytes) > rest.len() {
-            return Err(Malformed::TotalLength);
-        }
         let (source, target) = addresses.split_at(16);
         let header = Header {
             traffic_class: (word >> 20) as u8,

@@ -15,14 +15,16 @@
 use crate::edge::Edge;
 use alloc::collections::VecDeque;
 use kiban_ground::{Chance, Context, Pdu};
-use kiban_stack::icmp::{self, Icmp};
-use kiban_stack::ip::{Hop, Ip, Packet};
+use kiban_stack::icmp::{self, Icmp, Trouble, TroubleKind};
+use kiban_stack::ip::{Delivery, Hop, Ip, Packet};
 use kiban_stack::tcp::{self, Segment, Tcp};
 use kiban_stack::udp::{self, Arrival, Udp};
 use kiban_wire::numbers::protocol;
+use kiban_wire::tcp::Sequence;
 
-/// Bytes of a packet that an ICMP error may quote: the IP header without options and 8 bytes.
-const QUOTE_BYTES: usize = 28;
+/// The code of an error about a datagram for nobody (RFC 792; RFC 4443 §3.1).
+const PORT_UNREACHABLE_4: u8 = 3;
+const PORT_UNREACHABLE_6: u8 = 4;
 
 /// The IP family of one board.
 pub(crate) struct IpTower {
@@ -33,7 +35,9 @@ pub(crate) struct IpTower {
     pub(crate) from_tcp: tcp::Outbox,
     pub(crate) datagrams: VecDeque<udp::Datagram>,
     pub(crate) messages: VecDeque<icmp::Message>,
-    replies: VecDeque<icmp::Indication>,
+    /// Messages of neighbour discovery that the burst brought, for the port on which they came.
+    pub(crate) discoveries: VecDeque<Delivery>,
+    news: VecDeque<icmp::Indication>,
 }
 
 impl IpTower {
@@ -46,58 +50,107 @@ impl IpTower {
             from_tcp: tcp::Outbox::default(),
             datagrams: VecDeque::new(),
             messages: VecDeque::new(),
-            replies: VecDeque::new(),
+            discoveries: VecDeque::new(),
+            news: VecDeque::new(),
         }
     }
 
     /// A packet has arrived on a lane: up it goes.
     pub(crate) fn on_packet(&mut self, pdu: Pdu, lane: usize, edge: &mut Edge, cx: &mut Context<'_>) {
-        let Some(Packet { source, target, protocol, pdu }) = self.ip.arrive(pdu, cx) else { return };
-        match protocol {
+        let Some(delivery) = self.ip.arrive(pdu, cx) else { return self.report(cx) };
+        match delivery.protocol {
             protocol::TCP => {
+                let Delivery { source, target, pdu, .. } = delivery;
                 self.tcp.arrive(Segment { source, target, pdu }, lane, cx, &mut self.from_tcp);
                 self.tell(edge, cx);
             }
-            protocol::UDP => match self.udp.arrive(source, target, pdu, cx) {
-                Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
-                Arrival::NoSocket { pdu } => self.refuse(source, target, pdu, cx),
-                Arrival::Dropped => {}
-            },
-            protocol::ICMP => {
-                self.icmp.arrive(source, target, pdu, cx, &mut self.replies, &mut self.messages);
-                edge.on_replies(&mut self.replies);
+            protocol::UDP => self.on_datagram(delivery, edge, cx),
+            protocol::ICMP if delivery.target.is_ipv4() => self.on_message(delivery, edge, cx),
+            protocol::ICMPV6 if delivery.target.is_ipv6() => self.on_message(delivery, edge, cx),
+            _ => {
+                self.ip.on_unknown_protocol(delivery);
+                self.report(cx);
             }
-            _ => self.ip.on_unknown_protocol(),
         }
     }
 
-    /// RFC 1122 §4.1.3.1: a datagram for nobody is answered with port unreachable, quoting its headers.
-    fn refuse(
-        &mut self,
-        source: core::net::IpAddr,
-        target: core::net::IpAddr,
-        mut pdu: Pdu,
-        cx: &mut Context<'_>,
-    ) {
-        let total = pdu.len() + kiban_wire::ipv4::HEADER_BYTES;
-        let (core::net::IpAddr::V4(from), core::net::IpAddr::V4(to)) = (source, target) else { return };
-        // The IP header was taken off; the quotation carries one that says the same.
-        let header = kiban_wire::ipv4::Header {
-            traffic_class: 0,
-            total_bytes: total as u16,
-            identification: 0,
-            dont_fragment: false,
-            more_fragments: false,
-            fragment_offset_bytes: 0,
-            time_to_live: 1,
-            protocol: protocol::UDP,
-            source: from,
-            target: to,
-            options: &[],
-        };
-        header.write(pdu.push_head(kiban_wire::ipv4::HEADER_BYTES));
-        let quoted = &pdu.head()[..QUOTE_BYTES.min(pdu.head().len())];
-        self.icmp.port_unreachable(target, source, quoted, cx, &mut self.messages);
+    fn on_datagram(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
+        let Delivery { source, target, protocol, pdu, brief } = delivery;
+        match self.udp.arrive(source, target, pdu, cx) {
+            Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
+            // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
+            Arrival::NoSocket { pdu } => {
+                let code = if target.is_ipv4() { PORT_UNREACHABLE_4 } else { PORT_UNREACHABLE_6 };
+                let delivery = Delivery { source, target, protocol, pdu, brief };
+                self.ip.complain(TroubleKind::Unreachable { code }, delivery);
+                self.report(cx);
+            }
+            Arrival::Dropped => {}
+        }
+    }
+
+    fn on_message(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
+        self.icmp.arrive(delivery, cx, &mut self.news, &mut self.messages);
+        while let Some(news) = self.news.pop_front() {
+            match news {
+                icmp::Indication::EchoReply { source, identifier, sequence, bytes } => {
+                    edge.on_reply(source, identifier, sequence, bytes);
+                }
+                icmp::Indication::Trouble(trouble) => self.on_trouble(trouble, edge, cx),
+                icmp::Indication::Discovery(delivery) => self.discoveries.push_back(delivery),
+            }
+        }
+    }
+
+    /// Others report an error about a packet: it goes to whoever sent that.
+    fn on_trouble(&mut self, mut trouble: Trouble, edge: &mut Edge, cx: &mut Context<'_>) {
+        if !self.ip.is_ours(trouble.source) {
+            return self.icmp.on_strange();
+        }
+        if let TroubleKind::FragmentationNeeded { mtu } = &mut trouble.kind {
+            match self.ip.on_too_long(trouble.target, trouble.packet_bytes, *mtu, cx.now) {
+                Some(believed) => *mtu = believed.into(),
+                None => return,
+            }
+        }
+        match trouble.protocol {
+            protocol::TCP => {
+                let (local, remote, sequence) = (trouble.local(), trouble.remote(), trouble.sequence());
+                self.tcp.on_trouble(local, remote, Sequence(sequence), trouble, cx, &mut self.from_tcp);
+                self.tell(edge, cx);
+            }
+            protocol::UDP => {
+                if let Some(socket) = self.udp.on_trouble(&trouble) {
+                    edge.on_trouble(socket, trouble.remote(), trouble.kind);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A packet of ours found nobody at its next hop: as if a router had said so (RFC 1122 §2.3.2.2, RFC 4861 §7.2.2).
+    pub(crate) fn on_undelivered(&mut self, pdu: &Pdu, edge: &mut Edge, cx: &mut Context<'_>) {
+        let head = pdu.head();
+        let Some(is_ipv4) = head.first().map(|first| first >> 4 == 4) else { return };
+        // No such host (RFC 792; RFC 4443 §3.1).
+        let kind = TroubleKind::Unreachable { code: if is_ipv4 { 1 } else { 3 } };
+        let nobody = core::net::IpAddr::from([0, 0, 0, 0]);
+        if let Some(trouble) = icmp::read_quoted(head, kind, nobody) {
+            self.on_trouble(Trouble { reporter: trouble.source, ..trouble }, edge, cx);
+        }
+    }
+
+    /// What IP complains of is reported to the senders.
+    fn report(&mut self, cx: &mut Context<'_>) {
+        while let Some(complaint) = self.ip.complaint() {
+            self.icmp.report(complaint, cx, &mut self.messages);
+        }
+    }
+
+    /// Time may have passed: what IP gives up is reported.
+    pub(crate) fn advance(&mut self, cx: &mut Context<'_>) {
+        self.ip.settle(cx);
+        self.report(cx);
     }
 
     /// What TCP says goes to the host's edge; bytes that nobody wants are consumed at once.
@@ -112,19 +165,16 @@ impl IpTower {
 
     /// What waits for IP goes down: messages, datagrams, segments.
     pub(crate) fn answer(&mut self, cx: &mut Context<'_>, mut hop: impl FnMut(Hop, &mut Context<'_>)) {
-        let mut send = |ip: &mut Ip, packet: Packet, cx: &mut Context<'_>| {
-            if let Some(way) = ip.send(packet) {
-                hop(way, cx);
-            }
-        };
-        while let Some(icmp::Message { source, target, pdu }) = self.messages.pop_front() {
-            send(&mut self.ip, Packet { source, target, protocol: protocol::ICMP, pdu }, cx);
+        while let Some(message) = self.messages.pop_front() {
+            let protocol = message.protocol();
+            let icmp::Message { source, target, pdu } = message;
+            self.ip.send(Packet { source, target, protocol, pdu }, cx, &mut hop);
         }
         while let Some(udp::Datagram { source, target, pdu }) = self.datagrams.pop_front() {
-            send(&mut self.ip, Packet { source, target, protocol: protocol::UDP, pdu }, cx);
+            self.ip.send(Packet { source, target, protocol: protocol::UDP, pdu }, cx, &mut hop);
         }
         while let Some(Segment { source, target, pdu }) = self.from_tcp.down.pop_front() {
-            send(&mut self.ip, Packet { source, target, protocol: protocol::TCP, pdu }, cx);
+            self.ip.send(Packet { source, target, protocol: protocol::TCP, pdu }, cx, &mut hop);
         }
     }
 
@@ -144,8 +194,13 @@ impl IpTower {
 
 /// IP over the board's ports, before any address is known.
 pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, chance: &mut Chance) -> IpTower {
-    let ip = Ip::new(chance);
     let memory = &config.memory;
+    let mut settings = config.ip.clone();
+    let reassembly = &mut settings.reassembly;
+    // Fragments wait for others that may never come: they get a quarter of what there is.
+    reassembly.bytes_max = reassembly.bytes_max.min(memory.receive_bytes / 4);
+    reassembly.fragments_max = reassembly.fragments_max.min(memory.pdus / 4);
+    let ip = Ip::new(settings, chance);
     let receive = (memory.receive_bytes as f64 * page_payload) as u64;
     let tcp = Tcp::new(config.tcp.clone(), memory.transmit_bytes as u64, receive, chance);
     IpTower::new(ip, tcp, Udp::new(config.udp_sockets_max))

@@ -1,21 +1,36 @@
-//! ICMP for IPv4: echo, and errors that are reported (RFC 792, RFC 1122 §3.2.2).
+//! ICMP of both families: echo, errors that we report, errors that others report (RFC 792, RFC 1122 §3.2.2, RFC 4443).
 //!
-//! Goal      answer pings, send pings, say that a port is closed.
+//! Goal      answer pings, send pings, say what is wrong with a packet, tell whose packet others complain of.
 //! Up        an echo request is turned round in its own PDU: no byte of its payload moves. A reply to one of ours goes
-//!           up. Errors from others are counted and go up as they are.
-//! Limits    errors that we send are rationed: [`ERRORS_PER_SECOND`], so that a flood makes no flood.
-//! Left out  (next) what TCP and UDP do about errors; redirects and router messages are counted and ignored.
+//!           up; so does a [`Trouble`] that others report, with what the quoted packet says. Neighbour discovery goes up
+//!           whole: it is for the port on which it came.
+//! Down      a [`Complaint`] of IP becomes an error that quotes the packet by reference: up to 576 bytes with IPv4 (RFC
+//!           1812 §4.3.2.3), up to 1280 with IPv6 (RFC 4443 §2.4(c)).
+//! Limits    errors that we send are rationed: [`ERRORS_PER_SECOND`], so that a flood makes no flood. No error answers an
+//!           error, a group, a later fragment or nobody.
+//! Left out  redirects of IPv4, router discovery of IPv4, source quench, timestamps and address masks are counted and
+//!           ignored (RFC 6633, RFC 6918); an echo request to a group is not answered.
 
+mod trouble;
+
+pub use trouble::{TRANSPORT_BYTES, Trouble, TroubleKind, read_quoted};
+
+use crate::ip::{Complaint, Delivery};
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
 use kiban_ground::{Context, Instant, Pdu, Sum};
-use kiban_wire::checksum;
-use kiban_wire::icmp::{self, Header};
+use kiban_wire::numbers::protocol;
+use kiban_wire::{checksum, discovery, icmp, icmpv6, ipv4, ipv6};
 
-/// Errors that we send in one second, at most (RFC 1812 §4.3.2.8 asks for some such bound).
+/// Errors that we send in one second, at most (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f) ask for some such bound).
 pub const ERRORS_PER_SECOND: u32 = 100;
-/// Bytes of a packet that an error quotes: its IP header and 8 bytes of what follows (RFC 792).
-const QUOTE_BYTES: usize = 28;
+/// The longest packet with an error of ours, bytes.
+const ERROR_BYTES_MAX_4: usize = 576;
+const ERROR_BYTES_MAX_6: usize = 1280;
+/// Bytes at the front of a packet that are looked at before it is quoted, and of a quotation before it is believed.
+const LOOK_BYTES: usize = 128;
+/// Both families have headers of this length.
+const HEADER_BYTES: usize = icmp::HEADER_BYTES;
 
 kiban_ground::counters! {
     /// What happened in ICMP.
@@ -28,14 +43,22 @@ kiban_ground::counters! {
         checksum_wrong,
         /// Echo requests answered.
         echoes_answered,
+        /// Echo requests to a group, not answered.
+        echoes_to_groups,
         /// Echo replies to requests of ours.
         replies_in,
         /// Errors that others reported.
         errors_in,
+        /// Errors that others reported about packets that say too little, or are not ours.
+        errors_strange,
         /// Errors that we reported.
         errors_out,
         /// Errors that we did not report, to make no flood.
         errors_withheld,
+        /// Packets that no error answers.
+        errors_unfit,
+        /// Messages of neighbour discovery.
+        discovery_in,
         /// Messages of other kinds.
         others_in,
         /// Requests that found no memory.
@@ -43,8 +66,8 @@ kiban_ground::counters! {
     }
 }
 
-/// What comes up to the host's edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What comes up.
+#[derive(Debug)]
 pub enum Indication {
     /// The answer to a ping.
     EchoReply {
@@ -57,6 +80,10 @@ pub enum Indication {
         /// Payload bytes that came back.
         bytes: usize,
     },
+    /// Somebody reports an error about a packet, which may not be ours.
+    Trouble(Trouble),
+    /// A message of neighbour discovery, whole, its checksum right.
+    Discovery(Delivery),
 }
 
 /// A message on its way to IP.
@@ -70,12 +97,122 @@ pub struct Message {
     pub pdu: Pdu,
 }
 
+impl Message {
+    /// The protocol number of the family.
+    pub fn protocol(&self) -> u8 {
+        if self.target.is_ipv4() { protocol::ICMP } else { protocol::ICMPV6 }
+    }
+}
+
 /// ICMP for one board.
 #[derive(Default)]
 pub struct Icmp {
     counters: IcmpCounters,
     ration: u32,
     ration_since: Instant,
+}
+
+/// What the checksum covers beside the message: with IPv6 a pseudo-header (RFC 4443 §2.3).
+fn pseudo(source: IpAddr, target: IpAddr, length: usize) -> Sum {
+    match (source, target) {
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            checksum::pseudo_ipv6(source, target, protocol::ICMPV6, length)
+        }
+        _ => Sum::ZERO,
+    }
+}
+
+/// What a message says, whichever family it is of.
+enum Said {
+    EchoRequest(u16, u16),
+    EchoReply(u16, u16),
+    Error(Option<TroubleKind>),
+    Discovery,
+    Other,
+}
+
+fn read4(head: &[u8]) -> Option<Said> {
+    use icmp::Header;
+    let (header, _) = Header::read(head).ok()?;
+    Some(match header {
+        Header::EchoRequest { identifier, sequence } => Said::EchoRequest(identifier, sequence),
+        Header::EchoReply { identifier, sequence } => Said::EchoReply(identifier, sequence),
+        Header::Unreachable { code: icmp::UNREACHABLE_TOO_LONG, next_hop_mtu } => {
+            Said::Error(Some(TroubleKind::FragmentationNeeded { mtu: next_hop_mtu.into() }))
+        }
+        Header::Unreachable { code, .. } => Said::Error(Some(TroubleKind::Unreachable { code })),
+        Header::TimeExceeded { code } => Said::Error(Some(TroubleKind::TimeExceeded { code })),
+        Header::ParameterProblem { code, pointer } => {
+            Said::Error(Some(TroubleKind::ParameterProblem { code, pointer: pointer.into() }))
+        }
+        other if other.is_error() => Said::Error(None),
+        Header::Other { .. } => Said::Other,
+    })
+}
+
+fn read6(head: &[u8]) -> Option<Said> {
+    use icmpv6::Header;
+    let (header, _) = Header::read(head).ok()?;
+    Some(match header {
+        Header::EchoRequest { identifier, sequence } => Said::EchoRequest(identifier, sequence),
+        Header::EchoReply { identifier, sequence } => Said::EchoReply(identifier, sequence),
+        Header::Unreachable { code } => Said::Error(Some(TroubleKind::Unreachable { code })),
+        Header::TooLong { mtu } => Said::Error(Some(TroubleKind::FragmentationNeeded { mtu })),
+        Header::TimeExceeded { code } => Said::Error(Some(TroubleKind::TimeExceeded { code })),
+        Header::ParameterProblem { code, pointer } => {
+            Said::Error(Some(TroubleKind::ParameterProblem { code, pointer }))
+        }
+        Header::Other { kind, .. } if discovery::is_discovery(kind) => Said::Discovery,
+        other if other.is_error() => Said::Error(None),
+        Header::Other { .. } => Said::Other,
+    })
+}
+
+fn write_echo(head: &mut [u8], is_ipv4: bool, is_reply: bool, identifier: u16, sequence: u16) {
+    match (is_ipv4, is_reply) {
+        (true, false) => icmp::Header::EchoRequest { identifier, sequence }.write(head),
+        (true, true) => icmp::Header::EchoReply { identifier, sequence }.write(head),
+        (false, false) => icmpv6::Header::EchoRequest { identifier, sequence }.write(head),
+        (false, true) => icmpv6::Header::EchoReply { identifier, sequence }.write(head),
+    };
+}
+
+fn write_error(head: &mut [u8], is_ipv4: bool, kind: TroubleKind) {
+    if is_ipv4 {
+        match kind {
+            TroubleKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
+            TroubleKind::FragmentationNeeded { mtu } => icmp::Header::Unreachable {
+                code: icmp::UNREACHABLE_TOO_LONG,
+                next_hop_mtu: mtu.min(0xffff) as u16,
+            },
+            TroubleKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
+            TroubleKind::ParameterProblem { code, pointer } => {
+                icmp::Header::ParameterProblem { code, pointer: pointer.min(0xff) as u8 }
+            }
+        }
+        .write(head);
+    } else {
+        match kind {
+            TroubleKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
+            TroubleKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
+            TroubleKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
+            TroubleKind::ParameterProblem { code, pointer } => {
+                icmpv6::Header::ParameterProblem { code, pointer }
+            }
+        }
+        .write(head);
+    }
+}
+
+/// Copies the first bytes of a PDU: how many.
+fn look(pdu: &Pdu, target: &mut [u8]) -> usize {
+    let mut count = 0;
+    for run in pdu.runs() {
+        let part = run.len().min(target.len() - count);
+        target[count..count + part].copy_from_slice(&run[..part]);
+        count += part;
+    }
+    count
 }
 
 impl Icmp {
@@ -93,23 +230,22 @@ impl Icmp {
         sequence: u16,
         mut pdu: Pdu,
     ) -> Message {
-        let rest = pdu.body_sum();
-        let header = pdu.push_head(icmp::HEADER_BYTES);
-        Header::EchoRequest { identifier, sequence }.write(header);
+        let rest = pseudo(source, target, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
+        let header = pdu.push_head(HEADER_BYTES);
+        write_echo(header, target.is_ipv4(), false, identifier, sequence);
         icmp::fill(header, rest);
         Message { source, target, pdu }
     }
 
-    /// A datagram for a port where nobody is: the packet, from its IP header on, is quoted back to its sender.
-    /// `quoted` holds the first bytes of the packet.
-    pub fn port_unreachable(
-        &mut self,
-        source: IpAddr,
-        target: IpAddr,
-        quoted: &[u8],
-        cx: &mut Context<'_>,
-        down: &mut VecDeque<Message>,
-    ) {
+    /// IP complains of a packet: its sender hears of it, if errors are not too many and this is one that may be answered.
+    pub fn report(&mut self, complaint: Complaint, cx: &mut Context<'_>, down: &mut VecDeque<Message>) {
+        let Complaint { kind, local, remote, mut pdu } = complaint;
+        let mut beginning = [0; LOOK_BYTES];
+        let seen = look(&pdu, &mut beginning);
+        if trouble::is_not_to_be_answered(&beginning[..seen]) {
+            self.counters.errors_unfit += 1;
+            return;
+        }
         if cx.now.since(self.ration_since).as_secs() >= 1 {
             self.ration_since = cx.now;
             self.ration = 0;
@@ -118,64 +254,94 @@ impl Icmp {
             self.counters.errors_withheld += 1;
             return;
         }
-        let Some(mut pdu) = cx.memory.blocks.take() else {
+        let is_ipv4 = remote.is_ipv4();
+        pdu.truncate(match is_ipv4 {
+            true => ERROR_BYTES_MAX_4 - ipv4::HEADER_BYTES - HEADER_BYTES,
+            false => ERROR_BYTES_MAX_6 - ipv6::HEADER_BYTES - HEADER_BYTES,
+        });
+        // Its headers move into a page, so that there is room for ours in front.
+        if pdu.freeze(&mut cx.memory.receive).is_none() {
             self.counters.starved += 1;
             return;
-        };
+        }
         self.ration += 1;
         self.counters.errors_out += 1;
-        let quoted = &quoted[..quoted.len().min(QUOTE_BYTES)];
-        pdu.push_head(quoted.len()).copy_from_slice(quoted);
-        let rest = Sum::of(quoted);
-        let header = pdu.push_head(icmp::HEADER_BYTES);
-        Header::Unreachable { code: icmp::UNREACHABLE_PORT, next_hop_mtu: 0 }.write(header);
+        let rest = pseudo(local, remote, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
+        let header = pdu.push_head(HEADER_BYTES);
+        write_error(header, is_ipv4, kind);
         icmp::fill(header, rest);
-        down.push_back(Message { source, target, pdu });
+        down.push_back(Message { source: local, target: remote, pdu });
     }
 
     /// A message has arrived: the header stands at the front of the head.
     pub fn arrive(
         &mut self,
-        source: IpAddr,
-        target: IpAddr,
-        mut pdu: Pdu,
+        mut delivery: Delivery,
         cx: &mut Context<'_>,
         up: &mut VecDeque<Indication>,
         down: &mut VecDeque<Message>,
     ) {
         self.counters.messages_in += 1;
-        let Some(moved) = pdu.pull_up(icmp::HEADER_BYTES) else {
+        let (source, target) = (delivery.source, delivery.target);
+        let pdu = &mut delivery.pdu;
+        let Some(moved) = pdu.pull_up(HEADER_BYTES) else {
             self.counters.malformed += 1;
             return;
         };
         cx.copies.header_bytes += moved as u64;
         let head = pdu.head();
         // The head may hold payload too; headers are of even length, so the runs add.
-        let after = &head[icmp::HEADER_BYTES..];
-        let rest = checksum::of_header(after).then(after.len(), pdu.body_sum());
-        if icmp::verify(head, rest).is_err() {
+        let after = &head[HEADER_BYTES..];
+        let payload = checksum::of_header(after).then(after.len(), pdu.body_sum());
+        if icmp::verify(head, pseudo(source, target, pdu.len()).plus(payload)).is_err() {
             self.counters.checksum_wrong += 1;
             return;
         }
-        let Ok((header, _)) = Header::read(head) else {
+        let is_ipv4 = source.is_ipv4();
+        let Some(said) = (if is_ipv4 { read4(head) } else { read6(head) }) else {
             self.counters.malformed += 1;
             return;
         };
-        match header {
-            Header::EchoRequest { identifier, sequence } => {
-                self.counters.echoes_answered += 1;
-                let head = pdu.head_mut();
-                Header::EchoReply { identifier, sequence }.write(head);
-                icmp::fill(head, rest);
-                down.push_back(Message { source: target, target: source, pdu });
+        match said {
+            // RFC 1122 §3.2.2.6, RFC 4443 §4.2: neither a group nor nobody is answered.
+            Said::EchoRequest(..) if delivery.brief.to_group || source.is_unspecified() => {
+                self.counters.echoes_to_groups += 1;
             }
-            Header::EchoReply { identifier, sequence } => {
+            Said::EchoRequest(identifier, sequence) => {
+                self.counters.echoes_answered += 1;
+                let rest = pseudo(target, source, pdu.len()).plus(payload);
+                let head = pdu.head_mut();
+                write_echo(head, is_ipv4, true, identifier, sequence);
+                icmp::fill(head, rest);
+                down.push_back(Message { source: target, target: source, pdu: delivery.pdu });
+            }
+            Said::EchoReply(identifier, sequence) => {
                 self.counters.replies_in += 1;
-                let bytes = pdu.len() - icmp::HEADER_BYTES;
+                let bytes = pdu.len() - HEADER_BYTES;
                 up.push_back(Indication::EchoReply { source, identifier, sequence, bytes });
             }
-            header if header.is_error() => self.counters.errors_in += 1,
-            _ => self.counters.others_in += 1,
+            Said::Error(kind) => {
+                self.counters.errors_in += 1;
+                let mut beginning = [0; HEADER_BYTES + LOOK_BYTES];
+                let seen = look(pdu, &mut beginning);
+                match kind.and_then(|kind| read_quoted(&beginning[HEADER_BYTES..seen], kind, source)) {
+                    // RFC 4443 §2.4: what is quoted is of the family that quotes it.
+                    Some(trouble) if trouble.source.is_ipv4() == is_ipv4 => {
+                        up.push_back(Indication::Trouble(trouble));
+                    }
+                    _ => self.counters.errors_strange += 1,
+                }
+            }
+            Said::Discovery => {
+                self.counters.discovery_in += 1;
+                up.push_back(Indication::Discovery(delivery));
+            }
+            Said::Other => self.counters.others_in += 1,
         }
+    }
+
+    /// An error was about a packet that this host did not send.
+    pub fn on_strange(&mut self) {
+        self.counters.errors_strange += 1;
     }
 }

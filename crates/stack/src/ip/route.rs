@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
 
 /// An address and how many of its leading bits count: `10.0.0.0/8`.
@@ -26,6 +26,27 @@ impl Prefix {
             _ => return false,
         };
         differs.leading_zeros() >= u32::from(self.bits)
+    }
+
+    /// How many bits count.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// The address of which they are bits.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn is_link_local(&self) -> bool {
+        matches!(self.address, IpAddr::V6(address) if address.is_unicast_link_local())
+    }
+
+    /// Whether `address` is the last of this IPv4 net; nets of one or two addresses have none that is special.
+    fn is_last(&self, address: Ipv4Addr) -> bool {
+        let IpAddr::V4(net) = self.address else { return false };
+        let rest = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+        self.bits < 31 && address.to_bits() == net.to_bits() | rest
     }
 }
 
@@ -58,7 +79,7 @@ pub struct Route {
     pub port: usize,
     /// To which neighbour; none: the target itself is the neighbour.
     pub gateway: Option<IpAddr>,
-    /// Our address on that port.
+    /// Our address on that port; unspecified: the best of those that the port has (IPv6).
     pub source: IpAddr,
     /// The longest packet that the port takes, bytes.
     pub mtu_bytes: usize,
@@ -72,16 +93,52 @@ pub struct Routes {
 
 impl Routes {
     /// Adds a route, in place of one for the same prefix.
+    ///
+    /// Link-local prefixes exist once on every port, and a default router may be one of several: what tells them apart is
+    /// port and gateway.
     pub fn add(&mut self, route: Route) {
-        self.list.retain(|other| other.prefix != route.prefix);
+        let many = route.prefix.is_link_local() || route.source.is_unspecified();
+        self.list.retain(|other| {
+            other.prefix != route.prefix
+                || (many && (other.port, other.gateway) != (route.port, route.gateway))
+        });
         self.list.push(route);
         self.list.sort_by_key(|route| core::cmp::Reverse(route.prefix.bits));
+    }
+
+    /// Removes the routes of which `is_it` is true.
+    pub fn remove(&mut self, is_it: impl Fn(&Route) -> bool) {
+        self.list.retain(|route| !is_it(route));
+    }
+
+    /// IPv6 packets through a port are at most so long from now on.
+    pub(super) fn set_mtu6(&mut self, port: usize, mtu_bytes: usize) {
+        let routes =
+            self.list.iter_mut().filter(|route| route.port == port && route.prefix.address.is_ipv6());
+        routes.for_each(|route| route.mtu_bytes = mtu_bytes);
+    }
+
+    /// Whether an address is the last of an IPv4 net that is reached directly (RFC 1122 §3.2.1.3).
+    pub(super) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        self.list.iter().any(|route| route.gateway.is_none() && route.prefix.is_last(address))
     }
 
     /// The route with the longest prefix that contains `target`.
     #[inline]
     pub fn find(&self, target: IpAddr) -> Option<&Route> {
         self.list.iter().find(|route| route.prefix.contains(target))
+    }
+
+    /// The same for packets from `source`: to a link-local target it leads through the port that has the source.
+    #[inline]
+    pub fn find_from(&self, target: IpAddr, source: IpAddr) -> Option<&Route> {
+        match target {
+            IpAddr::V6(address) if address.is_unicast_link_local() => {
+                let mut all = self.list.iter().filter(|route| route.prefix.contains(target));
+                all.clone().find(|route| route.source == source).or_else(|| all.next())
+            }
+            _ => self.find(target),
+        }
     }
 }
 

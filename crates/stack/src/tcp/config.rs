@@ -165,6 +165,11 @@ kiban_ground::settings! {
 }
 
 impl Config {
+    /// The largest payload towards a peer: IPv6's header is 20 bytes longer than IPv4's (RFC 9293 §3.7.1).
+    pub(super) fn mss_to(&self, remote: core::net::SocketAddr) -> u16 {
+        if remote.is_ipv6() { self.mss.saturating_sub(20).max(64) } else { self.mss }
+    }
+
     /// The shift with which the largest window fits 16 bits (RFC 7323 §2.3; at most 14).
     pub(super) fn window_shift(&self) -> u8 {
         (0..14).find(|shift| self.receive_buffer_bytes >> shift <= 0xffff).unwrap_or(14)

@@ -81,5 +81,7 @@ kiban_ground::counters! {
         timed_out,
         /// Turns that found no PDU block.
         starved,
+        /// Errors that others reported of our segments (ICMP).
+        icmp_errors,
     }
 }

@@ -37,6 +37,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod trouble;
 
 pub use config::{AckUnit, Config, LossDetection, Nagle, Offer};
 pub use congestion::CongestionControl;
@@ -230,6 +231,8 @@ pub struct Info {
 struct Listener {
     number: u32,
     local: SocketAddr,
+    /// An unspecified IPv6 address stands for the IPv4 addresses, too.
+    dual: bool,
     waiting: usize,
 }
 
@@ -299,14 +302,23 @@ impl Tcp {
 
     /// Listens on `local`; an unspecified address stands for every address of its family. The listener's number.
     pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refusal> {
+        self.listen_with(local, true)
+    }
+
+    /// The same; without `v6_only` the unspecified IPv6 address stands for IPv4 addresses, too (RFC 3493 §5.3).
+    pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refusal> {
         if local.port() == 0 {
             return Err(Refusal::BadAddress);
         }
-        if self.listeners.iter().any(|listener| listener.local == local) {
+        let dual = !v6_only && crate::udp::is_any6(local);
+        let taken = |listener: &Listener| {
+            listener.local == local || crate::udp::share((listener.local, listener.dual), (local, dual))
+        };
+        if self.listeners.iter().any(taken) {
             return Err(Refusal::AddressInUse);
         }
         self.next_listener += 1;
-        self.listeners.push(Listener { number: self.next_listener, local, waiting: 0 });
+        self.listeners.push(Listener { number: self.next_listener, local, dual, waiting: 0 });
         Ok(self.next_listener)
     }
 
@@ -510,7 +522,7 @@ impl Tcp {
             let address = listener.local.ip();
             listener.local.port() == local.port()
                 && (address == local.ip()
-                    || (address.is_unspecified() && address.is_ipv4() == local.is_ipv4()))
+                    || (address.is_unspecified() && (listener.dual || address.is_ipv4() == local.is_ipv4())))
         };
         let listener =
             self.listeners.iter_mut().filter(serves).max_by_key(|listener| listener.local == local);

@@ -178,7 +178,7 @@ impl Session {
         listener: Option<u32>,
         config: &Config,
     ) -> Session {
-        let mss = u32::from(config.mss);
+        let mss = u32::from(config.mss_to(remote));
         let initial = beginning.initial;
         Session {
             id,

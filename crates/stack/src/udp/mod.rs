@@ -4,8 +4,12 @@
 //! Down      `send` puts the header in front; the checksum needs no second look at the payload.
 //! Up        lengths and checksum are checked; the datagram goes to the socket of its port, or is reported as
 //!           unreachable by whoever wires this.
+//! Families  a socket on an unspecified address takes what comes to any address of its family; one on IPv6's takes
+//!           IPv4's as well if it is to (`v6_only`, RFC 3493 §5.3), and sees the peer's true address.
+//! Errors    what others report of a datagram finds the socket that sent it ([`Udp::on_trouble`], RFC 1122 §4.1.3.3).
 //! Limits    [`Udp::sockets_max`] sockets; how many datagrams wait for a slow reader is the host edge's bound.
 
+use crate::icmp::Trouble;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use kiban_ground::{Context, Pdu};
@@ -26,6 +30,8 @@ kiban_ground::counters! {
         checksum_wrong,
         /// Datagrams for a port where nobody is.
         no_socket,
+        /// Errors that others reported of our datagrams (ICMP).
+        icmp_errors,
     }
 }
 
@@ -97,9 +103,36 @@ pub enum Arrival {
     Dropped,
 }
 
+/// A socket that is bound.
+#[derive(Clone, Copy)]
+struct Bound {
+    local: SocketAddr,
+    /// An unspecified IPv6 address stands for the IPv4 addresses, too.
+    dual: bool,
+}
+
+impl Bound {
+    fn takes(&self, target: SocketAddr) -> bool {
+        self.local.port() == target.port()
+            && self.local.ip().is_unspecified()
+            && (self.dual || self.local.is_ipv4() == target.is_ipv4())
+    }
+}
+
+/// Whether this is the unspecified address of IPv6.
+pub(crate) fn is_any6(local: SocketAddr) -> bool {
+    local.is_ipv6() && local.ip().is_unspecified()
+}
+
+/// Whether two sockets or listeners, one of them of both families, would take the same IPv4 addresses.
+pub(crate) fn share(one: (SocketAddr, bool), other: (SocketAddr, bool)) -> bool {
+    let any4 = |local: SocketAddr| local.is_ipv4() && local.ip().is_unspecified();
+    one.0.port() == other.0.port() && ((one.1 && any4(other.0)) || (other.1 && any4(one.0)))
+}
+
 /// UDP for one board.
 pub struct Udp {
-    sockets: Vec<(u32, Option<SocketAddr>)>,
+    sockets: Vec<(u32, Option<Bound>)>,
     sockets_max: usize,
     counters: UdpCounters,
 }
@@ -122,13 +155,20 @@ impl Udp {
 
     /// A socket on `local`; an unspecified address stands for every address of its family.
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketId, Refusal> {
+        self.bind_with(local, true)
+    }
+
+    /// The same; without `v6_only` the unspecified IPv6 address stands for IPv4 addresses, too.
+    pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, Refusal> {
         if local.port() == 0 {
             return Err(Refusal::BadAddress);
         }
-        if self.sockets.iter().any(|(_, other)| *other == Some(local)) {
+        let dual = !v6_only && is_any6(local);
+        let taken = |bound: &Bound| bound.local == local || share((bound.local, bound.dual), (local, dual));
+        if self.sockets.iter().filter_map(|(_, bound)| bound.as_ref()).any(taken) {
             return Err(Refusal::AddressInUse);
         }
-        let index = match self.sockets.iter().position(|(_, local)| local.is_none()) {
+        let index = match self.sockets.iter().position(|(_, bound)| bound.is_none()) {
             Some(index) => index,
             None if self.sockets.len() < self.sockets_max => {
                 self.sockets.push((0, None));
@@ -136,7 +176,7 @@ impl Udp {
             }
             None => return Err(Refusal::TooMany),
         };
-        self.sockets[index].1 = Some(local);
+        self.sockets[index].1 = Some(Bound { local, dual });
         Ok(SocketId { index: index as u32, generation: self.sockets[index].0 })
     }
 
@@ -151,7 +191,7 @@ impl Udp {
     /// The address of a socket.
     pub fn local(&self, socket: SocketId) -> Result<SocketAddr, Refusal> {
         match self.sockets.get(socket.index as usize) {
-            Some((generation, Some(local))) if *generation == socket.generation => Ok(*local),
+            Some((generation, Some(bound))) if *generation == socket.generation => Ok(bound.local),
             _ => Err(Refusal::UnknownSocket),
         }
     }
@@ -212,17 +252,9 @@ impl Udp {
         }
         let (from, to) = (u16::from_be_bytes([head[0], head[1]]), u16::from_be_bytes([head[2], head[3]]));
         let exact = SocketAddr::new(target, to);
-        let any = |local: SocketAddr| {
-            local.port() == to && local.ip().is_unspecified() && local.is_ipv4() == target.is_ipv4()
-        };
-        // Who named the address goes before who takes any, whoever was bound first.
-        let of = |takes: &dyn Fn(SocketAddr) -> bool| {
-            self.sockets.iter().position(|(_, local)| local.is_some_and(takes))
-        };
-        match of(&|local| local == exact).or_else(|| of(&any)) {
-            Some(index) => {
+        match self.find(exact) {
+            Some(socket) => {
                 pdu.pull_head(udp::HEADER_BYTES);
-                let socket = SocketId { index: index as u32, generation: self.sockets[index].0 };
                 Arrival::Data { socket, remote: SocketAddr::new(source, from), pdu }
             }
             None => {
@@ -230,5 +262,21 @@ impl Udp {
                 Arrival::NoSocket { pdu }
             }
         }
+    }
+
+    /// The socket for what comes to `target`: who named the address goes before who takes any, whoever was bound first.
+    fn find(&self, target: SocketAddr) -> Option<SocketId> {
+        let of = |takes: &dyn Fn(Bound) -> bool| {
+            self.sockets.iter().position(|(_, bound)| bound.is_some_and(takes))
+        };
+        let index = of(&|bound| bound.local == target).or_else(|| of(&|bound| bound.takes(target)))?;
+        Some(SocketId { index: index as u32, generation: self.sockets[index].0 })
+    }
+
+    /// Somebody reports an error about a datagram: the socket that may have sent it.
+    pub fn on_trouble(&mut self, trouble: &Trouble) -> Option<SocketId> {
+        let socket = self.find(trouble.local())?;
+        self.counters.icmp_errors += 1;
+        Some(socket)
     }
 }

@@ -117,7 +117,7 @@ impl Session {
         let config = desk.config;
         // RFC 9293 §3.7.1: without the option 536 bytes. A peer that offers less than 64 is not taken at its word.
         let offered = header.options.mss.map_or(536, |mss| mss.max(64));
-        self.mss = config.mss_towards(offered);
+        self.mss = config.mss_towards(offered.min(config.mss_to(self.remote)));
         if config.window_scaling
             && let Some(shift) = header.options.window_shift
         {

@@ -86,7 +86,7 @@ impl Session {
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
         let scale = desk.config.window_scaling && (!answer || self.receive_shift > 0 || self.send_shift > 0);
         let options = Options {
-            mss: Some(desk.config.mss),
+            mss: Some(desk.config.mss_to(self.remote)),
             sack_permitted: desk.config.sack && (!answer || self.sack),
             window_shift: scale.then(|| desk.config.window_shift()),
             ..Options::NONE
