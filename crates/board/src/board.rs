@@ -1,8 +1,8 @@
 //! The board: one value, driven from outside.
 
-use crate::config::{BoardConfig, IpPortConfig, PortAddress, PortConfig};
+use crate::config::{BoardConfig, PortAddress, PortConfig};
 use crate::edge::Edge;
-use crate::port::{AtmPort, Claim, IpPort, News, Port};
+use crate::port::{AtmPort, Claim, LinkNews, News, PacketPort, Port};
 use crate::wiring::ip::{self, IpTower};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,7 +24,7 @@ pub enum Input<'a> {
         /// The train.
         cells: &'a [TimedCell],
     },
-    /// IP packets have arrived at an IP port; the board takes them all.
+    /// IP packets have arrived at an IP port, or frames at an Ethernet port; the board takes them all.
     Packets {
         /// Which port.
         port: usize,
@@ -40,7 +40,7 @@ pub enum Input<'a> {
 /// What a board hands to its driver.
 #[derive(Debug)]
 pub enum Output {
-    /// A packet leaves through an IP port.
+    /// A packet leaves through an IP port, or a frame through an Ethernet port.
     Transmit {
         /// Which port.
         port: usize,
@@ -90,15 +90,22 @@ impl Board {
         let mut tower = ip::tower(config, page_payload, &mut chance);
         let mut ports = Vec::with_capacity(config.ports.len());
         for (index, port) in config.ports.iter().enumerate() {
-            let (address, prefix, mtu_bytes) = match port {
-                PortConfig::Atm(atm) => (atm.address, atm.prefix, atm.mtu_bytes),
-                PortConfig::Ip(ip) => (ip.address, ip.prefix, ip.mtu_bytes),
+            let own = match port {
+                PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
+                PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
+                // Those of IPv6 are the link's to give, once it has found that nobody else has them.
+                PortConfig::Ethernet(ethernet) => ethernet.link.addresses.clone(),
             };
-            tower.ip.add_address(index, address);
-            tower.ip.add_route(Route { prefix, port: index, gateway: None, source: address, mtu_bytes });
+            let is_links = |address: &IpAddr| matches!(port, PortConfig::Ethernet(_)) && address.is_ipv6();
+            for (address, prefix) in own.into_iter().filter(|(address, _)| !is_links(address)) {
+                let mtu_bytes = mtu_of(port);
+                tower.ip.add_address(index, address);
+                tower.ip.add_route(Route { prefix, port: index, gateway: None, source: address, mtu_bytes });
+            }
             ports.push(match port {
                 PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
-                PortConfig::Ip(ip) => Port::Ip(IpPort::new(*ip)),
+                PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip)),
+                PortConfig::Ethernet(ethernet) => Port::Packets(PacketPort::ethernet(ethernet, &mut chance)),
             });
         }
         let lanes =
@@ -149,20 +156,31 @@ impl Board {
                 }
             }
             Input::Packets { port, packets } => {
-                let Some(Port::Ip(place)) = ports.get_mut(port) else { return };
-                let IpPortConfig { believe_sums, merges, .. } = *place.config();
-                let mut up = |pdu| ip.on_packet(pdu, lanes[port], edge, cx);
+                let Some(Port::Packets(place)) = ports.get_mut(port) else { return };
+                let PacketPort { believe_sums, merges, merge, link, .. } = place;
                 for mut pdu in packets.drain(..) {
-                    if !believe_sums {
+                    if !*believe_sums {
                         pdu.sum_again();
                     }
-                    if merges {
-                        place.merge.on_packet(pdu, &mut up);
+                    if let Some(link) = link {
+                        match link.arrive(pdu, cx) {
+                            Some(packet) => pdu = packet,
+                            None => continue,
+                        }
+                    }
+                    let mut up = |pdu| ip.on_packet(pdu, lanes[port], edge, cx);
+                    if *merges {
+                        merge.on_packet(pdu, &mut up);
                     } else {
                         up(pdu);
                     }
                 }
-                place.merge.flush(&mut up);
+                merge.flush(&mut |pdu| ip.on_packet(pdu, lanes[port], edge, cx));
+                while let Some(delivery) = ip.discoveries.pop_front() {
+                    if let Some(link) = link {
+                        link.on_discovery(delivery, cx);
+                    }
+                }
             }
             Input::Room | Input::Timeout => {}
         }
@@ -181,11 +199,11 @@ impl Board {
                 continue;
             }
             for (port, place) in self.ports.iter_mut().enumerate() {
-                if let Port::Ip(ip) = place
-                    && let Some(pdu) = ip.pop()
+                if let Port::Packets(packets) = place
+                    && let Some(pdu) = packets.pop()
                 {
                     // Room in the port lets the next segments through.
-                    self.unsettled |= ip.is_empty() && self.ip.tcp.has_work(self.lanes[port]);
+                    self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.lanes[port]);
                     return Output::Transmit { port, pdu };
                 }
             }
@@ -195,7 +213,7 @@ impl Board {
 
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        let Board { memory, chance, copies, ip, edge, ports, rooms, now, .. } = self;
+        let Board { memory, chance, copies, ip, edge, ports, rooms, now, unsettled, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
@@ -207,9 +225,14 @@ impl Board {
         ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
             ports[port].send(next, pdu, Claim::Granted, cx);
         });
-        for port in ports.iter_mut() {
-            if let Port::Atm(atm) = port {
-                atm.settle(cx);
+        for (index, port) in ports.iter_mut().enumerate() {
+            match port {
+                Port::Atm(atm) => atm.settle(cx),
+                Port::Packets(packets) => packets.settle(cx, &mut |news, cx| {
+                    // What it changes may let something through, or end something.
+                    *unsettled = true;
+                    on_news(ip, edge, index, news, cx);
+                }),
             }
         }
         self.told = false;
@@ -275,6 +298,11 @@ impl Board {
         total
     }
 
+    /// The addresses that the board is known as, those that made themselves among them.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.ip.ip.addresses()
+    }
+
     /// The packet memory, for those who check that it comes home or who make it scarce on purpose.
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
@@ -315,11 +343,31 @@ impl Board {
     }
 }
 
+/// A link has news for IP.
+fn on_news(tower: &mut IpTower, edge: &mut Edge, port: usize, news: LinkNews, cx: &mut Context<'_>) {
+    let ip = &mut tower.ip;
+    match news {
+        LinkNews::Undelivered(pdu) => tower.on_undelivered(&pdu, edge, cx),
+        LinkNews::Address(address, true) => ip.add_address(port, address.into()),
+        LinkNews::Address(address, false) => ip.remove_address(address.into()),
+        LinkNews::Deprecated(address, deprecated) => ip.deprecate(address, deprecated),
+        LinkNews::Group(group, listen) => ip.listen_to_group(port, group, listen),
+        LinkNews::Route { prefix, gateway, exists: false, .. } => ip.remove_route(port, prefix, gateway),
+        LinkNews::Route { prefix, gateway, mtu_bytes, .. } => {
+            let source = core::net::Ipv6Addr::UNSPECIFIED.into();
+            ip.add_route(Route { prefix, port, gateway, source, mtu_bytes });
+        }
+        LinkNews::Mtu(mtu_bytes) => ip.set_mtu6(port, mtu_bytes),
+        LinkNews::HopLimit(hop_limit) => ip.set_hop_limit6(port, hop_limit),
+    }
+}
+
 /// The longest IP packet of a port, bytes.
 fn mtu_of(port: &PortConfig) -> usize {
     match port {
         PortConfig::Atm(atm) => atm.mtu_bytes,
         PortConfig::Ip(ip) => ip.mtu_bytes,
+        PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
     }
 }
 

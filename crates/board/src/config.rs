@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_stack::atm::{Contract, OC3C_BITS_PER_SECOND};
+use kiban_stack::ethernet::LinkConfig;
 use kiban_stack::ip::{self, Prefix, Route};
 use kiban_stack::tcp;
 use kiban_wire::atm::{Interface, Vc};
@@ -76,6 +77,8 @@ pub enum PortConfig {
     Atm(AtmPortConfig),
     /// IP packets, as a TUN device or another board in memory takes them.
     Ip(IpPortConfig),
+    /// IP packets in Ethernet frames, as a TAP device takes them, without preamble and FCS.
+    Ethernet(EthernetPortConfig),
 }
 
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).
@@ -159,4 +162,26 @@ pub struct IpPortConfig {
     pub merges: bool,
     /// Whether sums that PDUs carry are believed. If not, arriving payload is read and summed anew.
     pub believe_sums: bool,
+}
+
+/// A port for Ethernet frames, with ARP, neighbour discovery and addresses that make themselves.
+#[derive(Clone, Debug)]
+pub struct EthernetPortConfig {
+    /// MAC, addresses, MTU, neighbours.
+    pub link: LinkConfig,
+    /// Frames that may wait for the link.
+    pub packets_max: usize,
+    /// As for an [`IpPortConfig`].
+    pub cuts: bool,
+    /// As for an [`IpPortConfig`].
+    pub merges: bool,
+    /// As for an [`IpPortConfig`].
+    pub believe_sums: bool,
+}
+
+impl EthernetPortConfig {
+    /// A port on a link, with room for 256 frames, that neither cuts nor merges nor believes sums.
+    pub fn on(link: LinkConfig) -> EthernetPortConfig {
+        EthernetPortConfig { link, packets_max: 256, cuts: false, merges: false, believe_sums: false }
+    }
 }

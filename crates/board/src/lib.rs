@@ -27,7 +27,8 @@ mod wiring;
 
 pub use board::{Board, Input, Output};
 pub use config::{
-    AtmPortConfig, BoardConfig, CircuitConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig,
+    AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, IpPortConfig, MemoryConfig, PortAddress,
+    PortConfig,
 };
 pub use edge::{Completion, StreamId};
 pub use host::{Host, Refused};

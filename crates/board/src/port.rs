@@ -1,21 +1,24 @@
 //! The port edge: where the board meets a link or a cable.
 //!
 //! An ATM port holds the board's side of its circuits: encapsulation, InATMARP, loopback, segmentation, reassembly.
-//! Committed cells wait until the line fetches them. An IP port is a bounded queue of packets.
+//! Committed cells wait until the line fetches them. A packet port is a bounded queue, of packets or of Ethernet frames.
 
-use crate::config::{AtmPortConfig, IpPortConfig};
+use crate::config::{AtmPortConfig, EthernetPortConfig, IpPortConfig};
 use crate::cut;
 use crate::merge::Merge;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Blocks, Context, Copies, Instant, Pdu, SLICES_MAX};
+use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Pdu, SLICES_MAX};
 use kiban_stack::atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
     Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
 };
+use kiban_stack::ethernet::{Due, Link};
+use kiban_stack::ip::Prefix;
+use kiban_wire::ethernet::Mac;
 
 /// Frames of a circuit's queue that TCP leaves for others: answers, pings, address resolution.
 const FRAMES_RESERVED: usize = 8;
@@ -46,7 +49,7 @@ pub(crate) enum Claim {
 /// A port of a board.
 pub(crate) enum Port {
     Atm(Box<AtmPort>),
-    Ip(IpPort),
+    Packets(PacketPort),
 }
 
 impl Port {
@@ -54,7 +57,7 @@ impl Port {
     pub(crate) fn lanes(&self) -> usize {
         match self {
             Port::Atm(atm) => atm.circuits.len(),
-            Port::Ip(_) => 1,
+            Port::Packets(_) => 1,
         }
     }
 
@@ -62,7 +65,7 @@ impl Port {
     pub(crate) fn lane_to(&self, next: IpAddr) -> usize {
         match self {
             Port::Atm(atm) => atm.circuit_to(next).map_or(0, |circuit| circuit.0 as usize),
-            Port::Ip(_) => 0,
+            Port::Packets(_) => 0,
         }
     }
 
@@ -70,7 +73,7 @@ impl Port {
     pub(crate) fn room(&self, lane: usize) -> usize {
         match self {
             Port::Atm(atm) => atm.room(lane),
-            Port::Ip(ip) => ip.room(),
+            Port::Packets(port) => port.room(),
         }
     }
 
@@ -78,7 +81,7 @@ impl Port {
     pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
-            Port::Ip(ip) => ip.send(pdu, claim, &mut cx.memory.blocks),
+            Port::Packets(port) => port.send(next, pdu, claim, cx),
         }
     }
 
@@ -92,7 +95,7 @@ impl Port {
     pub(crate) fn deadline(&self) -> Instant {
         match self {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
-            Port::Ip(_) => Instant::NEVER,
+            Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
         }
     }
 
@@ -106,7 +109,12 @@ impl Port {
                 atm.loopback.counters().each(&mut |name, value| see("loopback", name, value));
                 atm.counters.each(&mut |name, value| see("port", name, value));
             }
-            Port::Ip(ip) => ip.counters.each(&mut |name, value| see("port", name, value)),
+            Port::Packets(port) => {
+                if let Some(link) = &port.link {
+                    link.counters().each(&mut |name, value| see("ethernet", name, value));
+                }
+                port.counters.each(&mut |name, value| see("port", name, value));
+            }
         }
     }
 }
@@ -301,52 +309,128 @@ impl AtmPort {
     }
 }
 
-/// A port for IP packets: a bounded queue.
-pub(crate) struct IpPort {
-    config: IpPortConfig,
+/// A port for IP packets: a bounded queue, with an Ethernet link below it or none.
+pub(crate) struct PacketPort {
+    packets_max: usize,
+    cuts: bool,
+    pub(crate) merges: bool,
+    pub(crate) believe_sums: bool,
     queue: VecDeque<Pdu>,
     pub(crate) merge: Merge,
+    pub(crate) link: Option<Box<Link>>,
+    /// The longest IPv6 packet, bytes: that of the link, or what a router asked for.
+    mtu6_bytes: usize,
     counters: PortCounters,
 }
 
 /// Packets that one segment becomes at most: it has no more slices, and none is longer than a packet.
 const PIECES_MAX: usize = SLICES_MAX;
 
-impl IpPort {
-    pub(crate) fn new(config: IpPortConfig) -> IpPort {
-        IpPort {
-            config,
-            queue: VecDeque::with_capacity(config.packets_max),
+impl PacketPort {
+    pub(crate) fn ip(config: &IpPortConfig) -> PacketPort {
+        let IpPortConfig { packets_max, cuts, merges, believe_sums, mtu_bytes, .. } = *config;
+        PacketPort {
+            packets_max,
+            cuts,
+            merges,
+            believe_sums,
+            queue: VecDeque::with_capacity(packets_max),
             merge: Merge::default(),
+            link: None,
+            mtu6_bytes: mtu_bytes,
+            counters: PortCounters::default(),
+        }
+    }
+
+    pub(crate) fn ethernet(config: &EthernetPortConfig, chance: &mut Chance) -> PacketPort {
+        let EthernetPortConfig { packets_max, cuts, merges, believe_sums, .. } = *config;
+        PacketPort {
+            packets_max,
+            cuts,
+            merges,
+            believe_sums,
+            queue: VecDeque::with_capacity(packets_max),
+            merge: Merge::default(),
+            mtu6_bytes: config.link.mtu_bytes,
+            link: Some(Box::new(Link::new(config.link.clone(), chance))),
             counters: PortCounters::default(),
         }
     }
 
     fn has_room(&self, claim: Claim) -> bool {
-        let most = self.config.packets_max;
+        let most = self.packets_max;
         self.queue.len() < if claim == Claim::Half { most.div_ceil(2) } else { most }
     }
 
     /// Segments that fit, cut or not.
     fn room(&self) -> usize {
-        let packets = self.config.packets_max - self.queue.len().min(self.config.packets_max);
-        if self.config.cuts { packets / PIECES_MAX } else { packets }
+        let packets = self.packets_max - self.queue.len().min(self.packets_max);
+        if self.cuts { packets / PIECES_MAX } else { packets }
     }
 
-    fn send(&mut self, pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
-        if !self.has_room(claim) {
-            self.counters.queue_full += 1;
-        } else if self.config.cuts && pdu.cut() > 0 {
-            if !cut::cut(pdu, blocks, |piece| self.queue.push_back(piece)) {
-                self.counters.starved += 1;
+    fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
+        match &mut self.link {
+            None => self.queue(None, pdu, claim, &mut cx.memory.blocks),
+            Some(link) => {
+                if let Some((mac, pdu)) = link.resolve(next, pdu, cx) {
+                    self.queue(Some(mac), pdu, claim, &mut cx.memory.blocks);
+                }
             }
-        } else {
-            self.queue.push_back(pdu);
         }
     }
 
-    pub(crate) fn config(&self) -> &IpPortConfig {
-        &self.config
+    /// A packet gets its frame, if the port has frames, and waits for the link.
+    fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
+        if !self.has_room(claim) {
+            self.counters.queue_full += 1;
+            return;
+        }
+        let PacketPort { queue, link, counters, .. } = self;
+        let link = link.as_deref();
+        let frame = |pdu: &mut Pdu| {
+            if let (Some(link), Some(mac)) = (link, mac) {
+                link.push_header(mac, pdu);
+            }
+        };
+        if self.cuts && pdu.cut() > 0 {
+            let mut emit = |mut piece: Pdu| {
+                frame(&mut piece);
+                queue.push_back(piece);
+            };
+            if !cut::cut(pdu, blocks, &mut emit) {
+                counters.starved += 1;
+            }
+        } else {
+            frame(&mut pdu);
+            queue.push_back(pdu);
+        }
+    }
+
+    /// What the link owes leaves; what is for IP goes to `up`.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkNews, &mut Context<'_>)) {
+        let Some(mut link) = self.link.take() else { return };
+        let mut ready = Vec::new();
+        let mtu6_bytes = &mut self.mtu6_bytes;
+        link.settle(cx, &mut |due, cx| match due {
+            Due::Frame(pdu) => ready.push((None, pdu)),
+            Due::Packet { mac, pdu } => ready.push((Some(mac), pdu)),
+            Due::Undelivered(pdu) => up(LinkNews::Undelivered(pdu), cx),
+            Due::Address(address, is_ours) => up(LinkNews::Address(address, is_ours), cx),
+            Due::Deprecated(address, deprecated) => up(LinkNews::Deprecated(address, deprecated), cx),
+            Due::Group(group, listen) => up(LinkNews::Group(group, listen), cx),
+            Due::Route(prefix, gateway, exists) => {
+                up(LinkNews::Route { prefix, gateway, exists, mtu_bytes: *mtu6_bytes }, cx);
+            }
+            Due::Mtu(mtu_bytes) => {
+                *mtu6_bytes = mtu_bytes;
+                up(LinkNews::Mtu(mtu_bytes), cx);
+            }
+            Due::HopLimit(hop_limit) => up(LinkNews::HopLimit(hop_limit), cx),
+        });
+        self.link = Some(link);
+        for (mac, pdu) in ready {
+            self.queue(mac, pdu, Claim::Granted, &mut cx.memory.blocks);
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Pdu> {
@@ -356,4 +440,15 @@ impl IpPort {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
+}
+
+/// What a link has for IP: [`Due`] without what leaves through the port itself.
+pub(crate) enum LinkNews {
+    Undelivered(Pdu),
+    Address(Ipv6Addr, bool),
+    Deprecated(Ipv6Addr, bool),
+    Group(Ipv6Addr, bool),
+    Route { prefix: Prefix, gateway: Option<IpAddr>, exists: bool, mtu_bytes: usize },
+    Mtu(usize),
+    HopLimit(u8),
 }

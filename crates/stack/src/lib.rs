@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod atm;
+pub mod ethernet;
 pub mod icmp;
 pub mod ip;
 pub mod tcp;

@@ -1,6 +1,7 @@
 //! Two boards joined by a cable without delay, in virtual time; beside it, boards on ATM lines and packets by hand.
 #![allow(dead_code)]
 
+pub(crate) mod hub;
 pub(crate) mod lines;
 pub(crate) mod packets;
 

@@ -328,6 +328,12 @@ impl Ip {
         group == discovery::ALL_NODES || self.groups.iter().any(|(_, known)| *known == group)
     }
 
+    /// The addresses that this host is known as.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let six = self.own6.iter().map(|own| IpAddr::V6(own.address));
+        self.own4.iter().copied().map(IpAddr::V4).chain(six)
+    }
+
     /// Whether an IPv4 address is everybody's: the limited broadcast, or that of a net that is reached directly.
     fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         address.is_broadcast() || self.routes.is_broadcast(address)

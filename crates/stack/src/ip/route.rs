@@ -43,7 +43,7 @@ impl Prefix {
     }
 
     /// Whether `address` is the last of this IPv4 net; nets of one or two addresses have none that is special.
-    fn is_last(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn is_last(&self, address: Ipv4Addr) -> bool {
         let IpAddr::V4(net) = self.address else { return false };
         let rest = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
         self.bits < 31 && address.to_bits() == net.to_bits() | rest

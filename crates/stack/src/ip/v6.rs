@@ -151,7 +151,8 @@ impl Ip {
             in_fragments: is_whole,
             to_group: header.target.is_multicast(),
         };
-        if !self.is_ours6(header.target) && !(brief.to_group && self.listens_to(header.target)) {
+        let is_for_us = self.is_ours6(header.target) || (brief.to_group && self.listens_to(header.target));
+        if !is_for_us {
             self.counters.not_ours += 1;
             return None;
         }

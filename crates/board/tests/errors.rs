@@ -1,0 +1,298 @@
+//! ICMP errors of both families at a board: what it reports, what it is told, and whom it believes.
+
+mod common;
+
+use common::hub::*;
+use common::packets;
+use kiban_board::{Completion, Input, SocketId, TroubleKind};
+use kiban_ground::Sum;
+use kiban_wire::ethernet::{HEADER_BYTES, Header};
+use kiban_wire::numbers::{ether_type, protocol};
+use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// A frame from the stranger to board 0 with an IP packet in it.
+fn frame(packet: &[u8]) -> Vec<u8> {
+    let ether_type = if packet[0] >> 4 == 4 { ether_type::IPV4 } else { ether_type::IPV6 };
+    let mut bytes = vec![0; HEADER_BYTES];
+    Header { target: mac(0), source: STRANGER, ether_type }.write(&mut bytes);
+    bytes.extend_from_slice(packet);
+    bytes
+}
+
+fn packet6(source: Ipv6Addr, target: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let header = ipv6::Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_bytes: payload.len() as u16,
+        next_header,
+        hop_limit: 64,
+        source,
+        target,
+    };
+    let mut bytes = vec![0; ipv6::HEADER_BYTES];
+    header.write(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// An error of a router about `quoted`.
+fn error(kind: TroubleKind, quoted: &[u8]) -> Vec<u8> {
+    if quoted[0] >> 4 == 4 {
+        let header = match kind {
+            TroubleKind::Unreachable { code } => icmp::Header::Unreachable { code, next_hop_mtu: 0 },
+            TroubleKind::FragmentationNeeded { mtu } => {
+                icmp::Header::Unreachable { code: 4, next_hop_mtu: mtu as u16 }
+            }
+            TroubleKind::TimeExceeded { code } => icmp::Header::TimeExceeded { code },
+            TroubleKind::ParameterProblem { code, pointer } => {
+                icmp::Header::ParameterProblem { code, pointer: pointer as u8 }
+            }
+        };
+        let message = packets::icmp(header, quoted);
+        frame(&packets::ip("10.0.0.99".parse().unwrap(), ip4(0), protocol::ICMP, &message))
+    } else {
+        let header = match kind {
+            TroubleKind::Unreachable { code } => icmpv6::Header::Unreachable { code },
+            TroubleKind::FragmentationNeeded { mtu } => icmpv6::Header::TooLong { mtu },
+            TroubleKind::TimeExceeded { code } => icmpv6::Header::TimeExceeded { code },
+            TroubleKind::ParameterProblem { code, pointer } => {
+                icmpv6::Header::ParameterProblem { code, pointer }
+            }
+        };
+        let mut message = vec![0; 8];
+        header.write(&mut message);
+        let length = message.len() + quoted.len();
+        let pseudo = checksum::pseudo_ipv6(ROUTER, local6(0), protocol::ICMPV6, length);
+        icmpv6::fill(&mut message, pseudo.plus(Sum::of(quoted)));
+        message.extend_from_slice(quoted);
+        frame(&packet6(ROUTER, local6(0), protocol::ICMPV6, &message))
+    }
+}
+
+/// A socket of board 0 for a family, and its peer's address.
+fn socket(hub: &mut Hub, is_ipv4: bool) -> (SocketId, SocketAddr) {
+    let (any, remote): (IpAddr, IpAddr) = if is_ipv4 {
+        (Ipv4Addr::UNSPECIFIED.into(), ip4(1))
+    } else {
+        (Ipv6Addr::UNSPECIFIED.into(), local6(1).into())
+    };
+    let socket = hub.boards[0].host().bind(SocketAddr::new(any, 5000)).unwrap();
+    hub.boards[1].host().bind(SocketAddr::new(any, 7)).unwrap();
+    (socket, SocketAddr::new(remote, 7))
+}
+
+/// The IP packets that board 0 sent to board 1.
+fn packets_to_1(hub: &Hub) -> Vec<Vec<u8>> {
+    let to_1 = |frame: &&Vec<u8>| frame[..6] == mac(1).0 && frame[12..14] != [8, 6];
+    hub.seen.iter().filter(to_1).map(|frame| frame[HEADER_BYTES..].to_vec()).collect()
+}
+
+#[test]
+fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
+    for is_ipv4 in [true, false] {
+        let mut hub = Hub::pair();
+        let (socket, remote) = socket(&mut hub, is_ipv4);
+        let bytes = packets::noise(1, 1440);
+        hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
+        hub.run();
+        let sent = packets_to_1(&hub).pop().expect("one packet");
+        hub.take_told(1);
+        // One that we never sent: from an address that is not ours.
+        let mut foreign = sent.clone();
+        if is_ipv4 {
+            foreign[15] = 77;
+        } else {
+            foreign[23] = 77;
+        }
+        for quoted in [&foreign[..], &sent[..20], &[]] {
+            if !quoted.is_empty() {
+                hub.inject(0, &error(TroubleKind::FragmentationNeeded { mtu: 1300 }, quoted));
+            }
+        }
+        // One that says more than the packet had.
+        hub.inject(0, &error(TroubleKind::FragmentationNeeded { mtu: 1499 }, &sent));
+        hub.run();
+        assert!(hub.take_told(0).is_empty());
+        assert_eq!(hub.count(0, "icmp", "errors_strange"), 2);
+        assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
+        // And one that is true.
+        hub.inject(0, &error(TroubleKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
+        hub.run();
+        let kind = TroubleKind::FragmentationNeeded { mtu: 1300 };
+        assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote, kind }]);
+        hub.seen.clear();
+        hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
+        hub.run();
+        let lengths: Vec<_> = packets_to_1(&hub).iter().map(Vec::len).collect();
+        assert!(lengths.len() == 2 && lengths.iter().all(|length| *length <= 1300), "{lengths:?}");
+        assert_eq!(hub.take_told(1).len(), 0, "the socket had a datagram already");
+        assert_eq!(hub.count(1, "ip", "reassembled"), 1);
+        // Ten minutes later the way may be wide again.
+        hub.pass(Duration::from_secs(601));
+        hub.seen.clear();
+        hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
+        hub.run();
+        assert_eq!(packets_to_1(&hub).iter().filter(|packet| packet.len() > 1300).count(), 1);
+    }
+}
+
+#[test]
+fn errors_go_to_whom_they_are_about_and_end_nothing() {
+    for is_ipv4 in [true, false] {
+        let mut hub = Hub::pair();
+        let (socket, remote) = socket(&mut hub, is_ipv4);
+        hub.boards[0].host().send_to(socket, remote, b"hello").unwrap();
+        let stream = hub.boards[0].host().open(SocketAddr::new(remote.ip(), 80)).unwrap();
+        hub.run();
+        let sent = packets_to_1(&hub);
+        let protocol_at = if is_ipv4 { 9 } else { 6 };
+        let of = |wanted: u8| sent.iter().find(|packet| packet[protocol_at] == wanted).expect("it was sent");
+        hub.take_told(0);
+        let kinds = [
+            TroubleKind::Unreachable { code: 1 },
+            TroubleKind::TimeExceeded { code: 0 },
+            TroubleKind::ParameterProblem { code: 0, pointer: 4 },
+        ];
+        for kind in kinds {
+            hub.inject(0, &error(kind, of(protocol::UDP)));
+            hub.run();
+            assert_eq!(hub.take_told(0), [Completion::DatagramTrouble { socket, remote, kind }]);
+        }
+        hub.inject(0, &error(kinds[0], of(protocol::TCP)));
+        hub.run();
+        assert_eq!(hub.count(0, "tcp", "icmp_errors"), 1);
+        assert!(hub.boards[0].host().info(stream).is_err() || hub.take_told(0).is_empty());
+        // Errors that nobody takes do not pile up.
+        for _ in 0..5000 {
+            hub.inject(0, &error(kinds[0], of(protocol::UDP)));
+            let Hub { boards, wires, now, .. } = &mut hub;
+            boards[0].handle(Input::Packets { port: 0, packets: &mut wires[0] }, *now);
+        }
+        let mut waiting = 0;
+        while hub.boards[0].host().completion().is_some() {
+            waiting += 1;
+        }
+        assert!(waiting <= 1100, "{waiting}");
+        assert!(hub.count(0, "host", "replies_dropped") > 3000);
+    }
+}
+
+/// The ICMP errors among what board 0 sent to the stranger: kind and code, and how long the packet is.
+fn reports(hub: &Hub) -> Vec<(u8, u8, usize)> {
+    let read = |frame: &Vec<u8>| {
+        let packet = &frame[HEADER_BYTES..];
+        let (at, is_icmp) = match packet[0] >> 4 {
+            4 => (20, packet[9] == protocol::ICMP),
+            6 => (40, packet[6] == protocol::ICMPV6),
+            _ => return None,
+        };
+        let kind = *packet.get(at)?;
+        let is_error = if at == 20 { matches!(kind, 3 | 11 | 12) } else { kind < 128 };
+        (is_icmp && is_error).then(|| (kind, packet[at + 1], packet.len()))
+    };
+    hub.seen.iter().filter_map(read).collect()
+}
+
+/// A hub whose board 0 knows where the stranger is, at both of its addresses.
+fn with_stranger() -> Hub {
+    let mut hub = Hub::pair();
+    introduce(&mut hub);
+    hub
+}
+
+/// The stranger asks for board 0, which remembers it for a while.
+fn introduce(hub: &mut Hub) {
+    let arp = kiban_wire::arp::Packet {
+        operation: kiban_wire::arp::Operation::Request,
+        sender_mac: STRANGER,
+        sender: "10.0.0.99".parse().unwrap(),
+        target_mac: Default::default(),
+        target: "10.0.0.1".parse().unwrap(),
+    };
+    let mut bytes = vec![0; HEADER_BYTES + 28];
+    Header { target: mac(0), source: STRANGER, ether_type: ether_type::ARP }.write(&mut bytes);
+    arp.write(&mut bytes[HEADER_BYTES..]);
+    hub.inject(0, &bytes);
+    let question = kiban_wire::discovery::Message::NeighbourSolicitation { target: local6(0) };
+    let link = [kiban_wire::discovery::Item::SourceLink(STRANGER)];
+    hub.inject(0, &discovery(mac(0), (ROUTER, local6(0)), 255, question, &link));
+    hub.run();
+    hub.seen.clear();
+}
+
+#[test]
+fn what_is_wrong_is_reported_once_and_quotes_what_fits() {
+    let stranger: IpAddr = "10.0.0.99".parse().unwrap();
+    let long = packets::noise(3, 1400);
+    let udp4 = packets::udp_packet(SocketAddr::new(stranger, 9), SocketAddr::new(ip4(0), 54), &long);
+    let udp6 = {
+        let (from, to) = (SocketAddr::new(ROUTER.into(), 9), SocketAddr::new(local6(0).into(), 54));
+        packet6(ROUTER, local6(0), protocol::UDP, &packets::udp(from, to, &long))
+    };
+    let first4 = {
+        let mut packet = packets::ip(stranger, ip4(0), protocol::UDP, &long[..400]);
+        packet[6] = 0x20;
+        ipv4::fill(&mut packet[..20]);
+        packet
+    };
+    let later4 = {
+        let mut packet = packets::ip(stranger, ip4(0), protocol::UDP, &long[..400]);
+        packet[7] = 9;
+        ipv4::fill(&mut packet[..20]);
+        packet
+    };
+    let wrong_option = packets::ip_with(stranger, ip4(0), protocol::UDP, &[7, 0, 0, 0], b"x");
+    let about_error = {
+        let quoted = packets::icmp(icmp::Header::TimeExceeded { code: 0 }, &long[..40]);
+        packets::ip_with(stranger, ip4(0), protocol::ICMP, &[7, 0, 0, 0], &quoted)
+    };
+    let rows: Vec<(Vec<u8>, Option<(u8, u8)>)> = vec![
+        (udp4, Some((3, 3))),
+        (udp6, Some((1, 4))),
+        (packets::ip(stranger, ip4(0), 200, &long), Some((3, 2))),
+        (packet6(ROUTER, local6(0), 200, &long), Some((4, 1))),
+        (packet6(ROUTER, local6(0), protocol::ROUTING, &[17, 0, 0, 1, 0, 0, 0, 0]), Some((4, 0))),
+        (wrong_option, Some((12, 0))),
+        (about_error, None),
+        (first4, Some((11, 1))),
+        (later4, None),
+    ];
+    for (packet, report) in rows {
+        let mut hub = with_stranger();
+        hub.inject(0, &frame(&packet));
+        hub.run();
+        let mut got = reports(&hub);
+        hub.pass(Duration::from_secs(59));
+        introduce(&mut hub);
+        hub.pass(Duration::from_secs(2));
+        got.extend(reports(&hub));
+        assert_eq!(
+            got.iter().map(|(kind, code, _)| (*kind, *code)).collect::<Vec<_>>(),
+            report.into_iter().collect::<Vec<_>>()
+        );
+        let most = if packet[0] >> 4 == 4 { 576 } else { 1280 };
+        for (_, _, length) in got {
+            let whole = packet.len() + if most == 576 { 28 } else { 48 };
+            assert_eq!(length, whole.min(most));
+        }
+        hub.pass(Duration::from_secs(100));
+        hub.check_home();
+    }
+}
+
+#[test]
+fn a_flood_of_faults_makes_no_flood_of_errors() {
+    let mut hub = with_stranger();
+    let stranger: IpAddr = "10.0.0.99".parse().unwrap();
+    for n in 0..1000u16 {
+        let to = SocketAddr::new(ip4(0), 1000 + n);
+        let packet = packets::udp_packet(SocketAddr::new(stranger, 9), to, b"x");
+        hub.inject(0, &frame(&packet));
+        hub.run();
+    }
+    assert_eq!(reports(&hub).len(), 100);
+    assert_eq!(hub.count(0, "icmp", "errors_withheld"), 900);
+    hub.check_home();
+}
