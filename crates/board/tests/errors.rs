@@ -248,7 +248,7 @@ fn what_is_wrong_is_reported_once_and_quotes_what_fits() {
         let quoted = packets::icmp(icmp::Header::TimeExceeded { code: 0 }, &long[..40]);
         packets::ip_with(stranger, ip4(0), protocol::ICMP, &[7, 0, 0, 0], &quoted)
     };
-    let rows: Vec<(Vec<u8>, Option<(u8, u8)>)> = vec![
+    let rows = [
         (udp4, Some((3, 3))),
         (udp6, Some((1, 4))),
         (packets::ip(stranger, ip4(0), 200, &long), Some((3, 2))),
