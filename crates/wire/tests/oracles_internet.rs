@@ -298,7 +298,7 @@ proptest! {
         prop_assert!(walk.by_ref().count() <= 40 && walk.at() <= 40);
         prop_assert!(ipv6_extension::Walk::new(&bytes).count() <= 120);
         if let Ok((message, options)) = Message::read(&bytes) {
-            let total: usize = options.clone().map(|option| option.length()).sum();
+            let total: usize = options.map(|option| option.length()).sum();
             prop_assert!(message.length() + total <= bytes.len() + 8 * options.count());
         }
         let _ = (arp::Packet::read(&bytes), ipv6_extension::Fragment::read(&bytes));
