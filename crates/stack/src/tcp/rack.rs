@@ -90,6 +90,11 @@ impl Rack {
         }
     }
 
+    /// The last round trip.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
     /// Finds what is overdue. Whether anything is newly lost, and when to look again.
     pub(super) fn detect(
         &mut self,

@@ -225,10 +225,8 @@ impl Session {
         let wait = match self.rtt.smoothed() {
             None => TAIL_UNMEASURED,
             Some(smoothed) if flight <= self.mss => smoothed * 2 + config.peer_ack_delay,
-            // RFC 8985 §7.2 says twice the round trip; while a queue builds up the round trip runs ahead of its mean.
-            Some(smoothed) => {
-                (smoothed * 2).max(smoothed + self.rtt.variation() * 4) + config.tail_probe_least
-            }
+            // RFC 8985 §7.2 says twice the mean; while a queue builds up the round trip runs ahead of its mean.
+            Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_probe_least,
         };
         let at = desk.cx.now + wait;
         // Not later than the timer that would start from nothing.
