@@ -119,6 +119,11 @@ impl Congestion {
         self.phase != Phase::Open
     }
 
+    /// Whether a timeout is being recovered from.
+    pub(super) fn starts_over(&self) -> bool {
+        matches!(self.phase, Phase::Loss(_))
+    }
+
     /// Whether the window doubles in a round trip.
     pub(super) fn starts_slowly(&self) -> bool {
         self.window < self.threshold

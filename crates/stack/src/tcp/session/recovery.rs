@@ -31,7 +31,7 @@ impl Session {
     /// An acknowledgement has been accepted; `una` has moved already.
     #[inline]
     pub(super) fn on_report(&mut self, header: &Header, mut report: Report, desk: &mut Desk<'_, '_>) {
-        if self.probe || report.outstanding == 0 {
+        if self.probe {
             return;
         }
         let now = desk.cx.now;
@@ -39,8 +39,15 @@ impl Session {
         let mut twice = false;
         if self.sack && !header.options.sack.is_empty() {
             twice = self.on_sack(&header.options.sack, &mut report.delivery, desk);
-        } else if !self.sack {
+        } else if !self.sack && report.outstanding > 0 {
             self.count_duplicates(&mut report);
+        }
+        if report.outstanding == 0 {
+            // Everything has been acknowledged before; that some of it came twice is still news (RFC 8985 §7.4.2).
+            if twice {
+                self.rack.on_probe_answer(self.una, true, false);
+            }
+            return;
         }
         let delivery = &report.delivery;
         if delivery.bytes == 0 && !report.duplicate && !twice {
@@ -121,7 +128,8 @@ impl Session {
             let named = before.saturating_sub(self.board.sacked());
             report.delivery.bytes = report.acked.saturating_sub(named);
             self.repeats = 0;
-        } else if report.duplicate {
+        } else if report.duplicate && !self.congestion.starts_over() {
+            // After a timeout they may be answers to what was sent twice (RFC 6582 §3.2 step 1).
             self.repeats = self.repeats.saturating_add(1);
             self.board.on_nameless(self.mss);
             report.delivery.bytes += self.mss;
