@@ -3,7 +3,7 @@
 //! Options are written and read here, not by `wire`: a talk says any options in any order, right or wrong, and a second
 //! reader of what the board sends is worth having.
 
-use crate::script::{Choice, Content, Message, Number, Packet, Quote, Segment, UNREACHABLE};
+use crate::script::{Choice, Content, Message, Number, Outside, Packet, Quote, Segment, UNREACHABLE};
 use crate::side::Connection;
 use kiban_ground::Sum;
 use kiban_wire::numbers::protocol;
@@ -14,20 +14,30 @@ use std::net::IpAddr;
 /// A byte that no stream is to hold.
 const EVIL: u8 = 0xee;
 
+/// The number of the fragment header among the next headers (RFC 8200 §4.5), and its length.
+const FRAGMENT: u8 = 44;
+const FRAGMENT_BYTES: usize = 8;
+
 /// An IP packet around what stands behind its header.
 pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    ip_with(source, target, protocol, payload, Outside::default())
+}
+
+fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], outside: Outside) -> Vec<u8> {
     let mut packet;
+    let traffic_class = outside.traffic_class.unwrap_or(0);
+    let hops = outside.time_to_live.unwrap_or(64);
     match (source, target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => {
             packet = vec![0; ipv4::HEADER_BYTES];
             ipv4::Header {
-                traffic_class: 0,
+                traffic_class,
                 total_bytes: (ipv4::HEADER_BYTES + payload.len()) as u16,
                 identification: 7,
-                dont_fragment: true,
+                dont_fragment: outside.dont_fragment.unwrap_or(true),
                 more_fragments: false,
                 fragment_offset_bytes: 0,
-                time_to_live: 64,
+                time_to_live: hops,
                 protocol,
                 source,
                 target,
@@ -38,11 +48,11 @@ pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -
         (IpAddr::V6(source), IpAddr::V6(target)) => {
             packet = vec![0; ipv6::HEADER_BYTES];
             ipv6::Header {
-                traffic_class: 0,
+                traffic_class,
                 flow_label: 0,
                 payload_bytes: payload.len() as u16,
                 next_header: protocol,
-                hop_limit: 64,
+                hop_limit: hops,
                 source,
                 target,
             }
@@ -52,6 +62,38 @@ pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -
     }
     packet.extend_from_slice(payload);
     packet
+}
+
+/// An IP packet in fragments of `by` bytes, as a router (IPv4) or its sender (IPv6) cuts it.
+pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
+    let is_six = packet[0] >> 4 == 6;
+    let (header, payload) = packet.split_at(if is_six { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES });
+    let pieces = payload.chunks(by).enumerate();
+    pieces
+        .map(|(index, piece)| {
+            let more = (index + 1) * by < payload.len();
+            let mut fragment = header.to_vec();
+            if is_six {
+                let length = (FRAGMENT_BYTES + piece.len()) as u16;
+                fragment[4..6].copy_from_slice(&length.to_be_bytes());
+                let next_header = std::mem::replace(&mut fragment[6], FRAGMENT);
+                let place = (index * by) as u16 | u16::from(more);
+                fragment.extend([next_header, 0]);
+                fragment.extend(place.to_be_bytes());
+                fragment.extend([0, 0, 0, 7]);
+            } else {
+                let length = (header.len() + piece.len()) as u16;
+                fragment[2..4].copy_from_slice(&length.to_be_bytes());
+                let place = (index * by / 8) as u16 | u16::from(more) << 13;
+                fragment[6..8].copy_from_slice(&place.to_be_bytes());
+                fragment[10..12].fill(0);
+                let sum = Sum::of(&fragment).checksum();
+                fragment[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            fragment.extend(piece);
+            fragment
+        })
+        .collect()
 }
 
 /// A segment of the peer as bytes. Every number is said.
@@ -91,7 +133,7 @@ pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) ->
         checksum::pseudo(connection.remote.ip(), local, protocol::TCP, bytes.len()).plus(Sum::of(&bytes));
     let checksum = sum.checksum() ^ u16::from(said.wrong_sum);
     bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
-    ip(connection.remote.ip(), local, protocol::TCP, &bytes)
+    ip_with(connection.remote.ip(), local, protocol::TCP, &bytes, said.outside)
 }
 
 fn write_option(connection: &Connection, option: &Choice, to: &mut Vec<u8>) {
@@ -197,6 +239,9 @@ pub(crate) struct Opened<'a> {
     pub(crate) target: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
+    pub(crate) outside: Outside,
+    /// Where it stands in the whole, and whether more follows; none: it is whole.
+    pub(crate) fragment: Option<(usize, bool)>,
 }
 
 /// Opens an IP packet of the board; a word when it is wrong.
@@ -206,11 +251,27 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
         if usize::from(header.payload_bytes) + length != packet.len() {
             return Err("its IPv6 length is wrong");
         }
+        let (mut protocol, mut payload, mut fragment) = (header.next_header, &packet[length..], None);
+        if protocol == FRAGMENT {
+            let &[next_header, _, high, low, ..] = payload else {
+                return Err("its fragment header is cut off");
+            };
+            let place = u16::from_be_bytes([high, low]);
+            fragment = Some((usize::from(place & !7), place & 1 == 1));
+            protocol = next_header;
+            payload = payload.get(FRAGMENT_BYTES..).ok_or("its fragment header is cut off")?;
+        }
         return Ok(Opened {
             source: header.source.into(),
             target: header.target.into(),
-            protocol: header.next_header,
-            payload: &packet[length..],
+            protocol,
+            payload,
+            outside: Outside {
+                time_to_live: Some(header.hop_limit),
+                dont_fragment: None,
+                traffic_class: Some(header.traffic_class),
+            },
+            fragment,
         });
     }
     let (header, length) = ipv4::Header::read(packet).map_err(|_| "its IPv4 header is wrong")?;
@@ -225,6 +286,13 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
         target: header.target.into(),
         protocol: header.protocol,
         payload: &packet[length..],
+        outside: Outside {
+            time_to_live: Some(header.time_to_live),
+            dont_fragment: Some(header.dont_fragment),
+            traffic_class: Some(header.traffic_class),
+        },
+        fragment: (header.more_fragments || header.fragment_offset_bytes > 0)
+            .then_some((usize::from(header.fragment_offset_bytes), header.more_fragments)),
     })
 }
 
@@ -349,6 +417,9 @@ fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<Choice> {
 
 /// What is no TCP segment in the words of a talk.
 pub(crate) fn other_in_words(opened: &Opened<'_>) -> Packet {
+    if let Some((begin, more)) = opened.fragment {
+        return Packet::Fragment { begin, end: begin + opened.payload.len(), more };
+    }
     let unknown = || Packet::Payload { protocol: opened.protocol, bytes: opened.payload.to_vec() };
     let name = |code: u8, six: bool| {
         UNREACHABLE
@@ -362,12 +433,16 @@ pub(crate) fn other_in_words(opened: &Opened<'_>) -> Packet {
             Ok((icmp::Header::EchoRequest { .. }, _)) => Some(Message::EchoRequest { bytes: rest }),
             Ok((icmp::Header::EchoReply { .. }, _)) => Some(Message::EchoReply { bytes: rest }),
             Ok((icmp::Header::Unreachable { code, .. }, _)) => name(code, false).map(Message::Unreachable),
+            Ok((icmp::Header::TimeExceeded { .. }, _)) => Some(Message::TimeExceeded),
+            Ok((icmp::Header::ParameterProblem { .. }, _)) => Some(Message::ParameterProblem),
             _ => None,
         },
         protocol::ICMPV6 => match icmpv6::Header::read(opened.payload) {
             Ok((icmpv6::Header::EchoRequest { .. }, _)) => Some(Message::EchoRequest { bytes: rest }),
             Ok((icmpv6::Header::EchoReply { .. }, _)) => Some(Message::EchoReply { bytes: rest }),
             Ok((icmpv6::Header::Unreachable { code }, _)) => name(code, true).map(Message::Unreachable),
+            Ok((icmpv6::Header::TimeExceeded { .. }, _)) => Some(Message::TimeExceeded),
+            Ok((icmpv6::Header::ParameterProblem { .. }, _)) => Some(Message::ParameterProblem),
             _ => None,
         },
         _ => None,

@@ -224,6 +224,15 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// Edges of a SACK block: a peer may say them the wrong way round.
+    fn block(&mut self) -> Result<(i64, i64), Mistake> {
+        let word = self.word("a block")?;
+        let edges = word.split_once(':').and_then(|(left, right)| Some((plain(left)?, plain(right)?)));
+        edges.ok_or_else(|| {
+            self.mistake_before(&format!("`{word}` is not a block"), Some("write left:right".into()))
+        })
+    }
+
     fn length(&mut self, what: &str) -> Result<Duration, Mistake> {
         let word = self.word(what)?;
         duration(&word).ok_or_else(|| {
@@ -534,9 +543,9 @@ fn option(word: &str, words: &mut Words<'_>) -> Result<Option<Choice>, Mistake> 
             Choice::Timestamps { value, echo }
         }
         "sack" => {
-            let mut blocks = vec![words.range("a block")?];
+            let mut blocks = vec![words.block()?];
             while words.peek().is_some_and(|word| word.contains(':')) {
-                blocks.push(words.range("a block")?);
+                blocks.push(words.block()?);
             }
             Choice::Sack(blocks)
         }
@@ -546,8 +555,27 @@ fn option(word: &str, words: &mut Words<'_>) -> Result<Option<Choice>, Mistake> 
 }
 
 fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+    let whole = whole_packet(words)?;
+    if !words.takes("cut") {
+        return Ok(whole);
+    }
+    let by = words.number::<u16>("a fragment's length")?;
+    if by == 0 || by % 8 != 0 {
+        return Err(words.mistake_before("fragments are cut at multiples of eight bytes", None));
+    }
+    let without = if words.takes("without") { Some(words.number::<u32>("a count")? as usize) } else { None };
+    let backwards = words.takes("backwards");
+    Ok(Packet::Cut { packet: Box::new(whole), by: by.into(), without, backwards })
+}
+
+/// A packet as it was before anybody cut it.
+fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     if words.takes("icmp") {
         return icmp(words);
+    }
+    if words.takes("fragment") {
+        let (begin, end) = words.range("a range of the packet")?;
+        return Ok(Packet::Fragment { begin: begin as usize, end: end as usize, more: words.takes("more") });
     }
     if words.takes("packet") {
         return Ok(Packet::Raw(words.hex()?));
@@ -562,6 +590,9 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
             segment.bytes = bytes.len();
             segment.content = Content::Literal(bytes);
             continue;
+        }
+        if words.peek() == Some("cut") {
+            break;
         }
         let Some(word) = words.next() else { break };
         if let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == word) {
@@ -586,6 +617,10 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
             "evil" => segment.content = Content::Evil,
             "no-ts" => segment.without_timestamps = true,
             "badsum" => segment.wrong_sum = true,
+            "ttl" => segment.outside.time_to_live = Some(words.number("a time to live")?),
+            "df" => segment.outside.dont_fragment = Some(true),
+            "no-df" => segment.outside.dont_fragment = Some(false),
+            "tos" => segment.outside.traffic_class = Some(words.number("a traffic class")?),
             "no-options" => segment.options = Some(Vec::new()),
             "x" => times = words.number::<u32>("a count")? as usize,
             _ => match option(&word, words)? {
@@ -617,6 +652,12 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
                             "no-ts",
                             "evil",
                             "badsum",
+                            "ttl",
+                            "df",
+                            "no-df",
+                            "tos",
+                            "cut",
+                            "fragment",
                             "x",
                             "icmp",
                             "packet",
@@ -726,6 +767,10 @@ mod tests {
             "icmp unreachable port",
             "packet 45000014",
             "payload 6 ffee",
+            "seq 1:1461 ack 1 cut 512 without 2",
+            "icmp echo-request len 3000 cut 1480 backwards",
+            "fragment 0:1480 more",
+            "seq 1:5 ack 1 ttl 64 no-df tos 2",
         ] {
             let mut words = Words::of("t", 1, text).unwrap();
             assert_eq!(packet(&mut words).unwrap().to_string(), text);

@@ -1,7 +1,7 @@
 //! Running a talk: line by line, and a failure that says what was expected and what came.
 
 use crate::script::{
-    Call, Choice, Content, Line, Number, Opening, Packet, Segment, Talk, What, When, length_of,
+    Call, Choice, Content, Line, Number, Opening, Outside, Packet, Segment, Talk, What, When, length_of,
 };
 use crate::settings::Settings;
 use crate::side::Connection;
@@ -482,21 +482,27 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             }
             return Err("the session has gone".into());
         };
-        let value =
-            match name.as_str() {
-                "state" => state_in_words(info.state).to_string(),
-                "mss" => info.mss.to_string(),
-                "srtt" => length_of(info.round_trip),
-                "cwnd" => info.congestion_window_bytes.to_string(),
-                "window" => info.send_window_bytes.to_string(),
-                "outstanding" => info.outstanding_bytes.to_string(),
-                "queued" => info.queued_bytes.to_string(),
-                "gone" => return Err("the session is still there".into()),
-                _ => return Err(format!(
-                    "nothing is known as `{name}`: state, mss, srtt, cwnd, window, outstanding, queued, gone"
-                )
-                .into()),
-            };
+        let value = match name.as_str() {
+            "state" => state_in_words(info.state).to_string(),
+            "mss" => info.mss.to_string(),
+            "srtt" => length_of(info.round_trip),
+            "rttvar" => length_of(info.round_trip_variation),
+            "min-rtt" => length_of(info.least_round_trip),
+            "cwnd" => info.congestion_window_bytes.to_string(),
+            "ssthresh" => {
+                info.slow_start_threshold_bytes.map_or_else(|| "none".into(), |bytes| bytes.to_string())
+            }
+            "retransmitted" => info.retransmitted_bytes.to_string(),
+            "window" => info.send_window_bytes.to_string(),
+            "outstanding" => info.outstanding_bytes.to_string(),
+            "queued" => info.queued_bytes.to_string(),
+            "gone" => return Err("the session is still there".into()),
+            _ => return Err(format!(
+                "nothing is known as `{name}`: state, mss, srtt, rttvar, min-rtt, cwnd, ssthresh, window, \
+                     outstanding, queued, retransmitted, gone"
+            )
+            .into()),
+        };
         if value != *wanted {
             return Err(Wrong {
                 message: format!("the session's {name} differs"),
@@ -573,7 +579,7 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     if wanted.urgent.is_some() && wanted.urgent != came.urgent {
         return Some("the urgent pointer differs".into());
     }
-    if let Some(difference) = options_differ(wanted, came) {
+    if let Some(difference) = options_differ(wanted, came).or_else(|| outside_differs(wanted, seen)) {
         return Some(difference);
     }
     let first = match came.sequence {
@@ -588,6 +594,22 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     };
     if !seen.payload.is_empty() && expected != Some(&seen.payload) {
         return Some("the payload is not what the host wrote at that place".into());
+    }
+    None
+}
+
+/// The IP header: what is said is compared.
+fn outside_differs(wanted: &Segment, seen: &Seen) -> Option<String> {
+    let Outside { time_to_live, dont_fragment, traffic_class } = wanted.outside;
+    let its = seen.outside;
+    if time_to_live.is_some() && time_to_live != its.time_to_live {
+        return Some(format!("its time to live is {}", its.time_to_live?));
+    }
+    if dont_fragment.is_some() && dont_fragment != its.dont_fragment {
+        return Some("its DF differs".into());
+    }
+    if traffic_class.is_some() && traffic_class != its.traffic_class {
+        return Some(format!("its traffic class is {}", its.traffic_class?));
     }
     None
 }

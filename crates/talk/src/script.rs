@@ -126,6 +126,28 @@ pub(crate) enum Packet {
         protocol: u8,
         bytes: Vec<u8>,
     },
+    /// A packet that comes in fragments of so many bytes.
+    Cut {
+        packet: Box<Packet>,
+        by: usize,
+        without: Option<usize>,
+        backwards: bool,
+    },
+    /// A fragment of the board's: a range of what stood behind the IP header, and whether more follow.
+    Fragment {
+        begin: usize,
+        end: usize,
+        more: bool,
+    },
+}
+
+/// What a line says of the IP header; unsaid is usual for what arrives, and not compared for what leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Outside {
+    pub(crate) time_to_live: Option<u8>,
+    /// IPv4 alone.
+    pub(crate) dont_fragment: Option<bool>,
+    pub(crate) traffic_class: Option<u8>,
 }
 
 /// An ICMP message of either family.
@@ -183,6 +205,7 @@ pub(crate) struct Segment {
     pub(crate) options: Option<Vec<Choice>>,
     pub(crate) without_timestamps: bool,
     pub(crate) wrong_sum: bool,
+    pub(crate) outside: Outside,
 }
 
 /// What the payload is.
@@ -288,6 +311,9 @@ impl fmt::Display for Segment {
         if self.wrong_sum {
             words.push("badsum".into());
         }
+        words.extend(self.outside.time_to_live.map(|hops| format!("ttl {hops}")));
+        words.extend(self.outside.dont_fragment.map(|dont| if dont { "df" } else { "no-df" }.into()));
+        words.extend(self.outside.traffic_class.map(|class| format!("tos {class}")));
         f.write_str(&words.join(" "))
     }
 }
@@ -331,6 +357,15 @@ impl fmt::Display for Packet {
             Packet::Payload { protocol, bytes } => {
                 write!(f, "payload {protocol} ")?;
                 hex(f, bytes)
+            }
+            Packet::Cut { packet, by, without, backwards } => {
+                write!(f, "{packet} cut {by}")?;
+                without.map_or(Ok(()), |number| write!(f, " without {number}"))?;
+                if *backwards { f.write_str(" backwards") } else { Ok(()) }
+            }
+            Packet::Fragment { begin, end, more } => {
+                write!(f, "fragment {begin}:{end}")?;
+                if *more { f.write_str(" more") } else { Ok(()) }
             }
         }
     }

@@ -6,7 +6,7 @@
 //! Log       everything is written down in the notation of the talks, in the order in which it happened.
 
 use crate::packet;
-use crate::script::{Bytes, Call, Choice, Content, Message, Number, Packet, Quote, Segment};
+use crate::script::{Bytes, Call, Choice, Content, Message, Number, Outside, Packet, Quote, Segment};
 use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
@@ -32,6 +32,7 @@ pub(crate) struct Seen {
     pub(crate) payload: Vec<u8>,
     /// Behind the last byte that the board had sent by then.
     pub(crate) next: i64,
+    pub(crate) outside: Outside,
 }
 
 /// A completion that the host was told.
@@ -189,9 +190,17 @@ impl World {
 
     fn read_packet(&mut self, bytes: &[u8]) -> Result<Seen, &'static str> {
         let opened = packet::open(bytes)?;
-        if opened.protocol != protocol::TCP {
+        let outside = opened.outside;
+        if opened.protocol != protocol::TCP || opened.fragment.is_some() {
             let packet = packet::other_in_words(&opened);
-            return Ok(Seen { at: self.now, connection: None, packet, payload: Vec::new(), next: 0 });
+            return Ok(Seen {
+                at: self.now,
+                connection: None,
+                packet,
+                payload: Vec::new(),
+                next: 0,
+                outside,
+            });
         }
         let raw = packet::open_tcp(&opened)?;
         let remote = SocketAddr::new(opened.target, raw.target_port);
@@ -237,6 +246,7 @@ impl World {
             packet: Packet::Tcp { segment, times: 1 },
             payload: raw.payload.to_vec(),
             next: connection.board.next,
+            outside,
         })
     }
 
@@ -319,35 +329,59 @@ impl World {
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
         let mut packets = Vec::new();
         for packet in burst {
-            match packet {
-                Packet::Tcp { segment, times } => {
-                    for _ in 0..*times {
-                        let index = self.connection(label)?;
-                        for piece in pieces(segment) {
-                            let bytes = self.speak(index, &piece);
-                            packets.push((Some(index), bytes));
-                        }
-                    }
-                }
-                Packet::Icmp { message, quoting } => packets.push(self.message(label, message, *quoting)?),
-                Packet::Raw(bytes) => {
-                    self.note(None, format!("<- {packet}"));
-                    packets.push((None, bytes.clone()));
-                }
-                Packet::Payload { protocol, bytes } => {
-                    self.note(None, format!("<- {packet}"));
-                    packets.push((None, packet::ip(self.settings.host(2), self.local, *protocol, bytes)));
-                }
-            }
+            packets.append(&mut self.lay_out(label, packet)?);
         }
         let mut pdus = VecDeque::new();
-        for (_, bytes) in packets {
+        for bytes in packets {
             pdus.push_back(self.lay_down(&bytes)?);
             self.wire.push((self.now, bytes));
         }
         self.board.handle(Input::Packets { port: 0, packets: &mut pdus }, self.now);
         self.drain();
         Ok(())
+    }
+
+    /// The packets that a line's words make.
+    fn lay_out(&mut self, label: Option<&str>, packet: &Packet) -> Result<Vec<Vec<u8>>, String> {
+        let mut packets = Vec::new();
+        match packet {
+            Packet::Tcp { segment, times } => {
+                for _ in 0..*times {
+                    let index = self.connection(label)?;
+                    packets.extend(pieces(segment).iter().map(|piece| self.speak(index, piece)));
+                }
+            }
+            Packet::Icmp { message, quoting } => packets.push(self.message(label, message, *quoting)?),
+            Packet::Raw(bytes) => {
+                self.note(None, format!("<- {packet}"));
+                packets.push(bytes.clone());
+            }
+            Packet::Payload { protocol, bytes } => {
+                self.note(None, format!("<- {packet}"));
+                packets.push(packet::ip(self.settings.host(2), self.local, *protocol, bytes));
+            }
+            Packet::Cut { packet, by, without, backwards } => {
+                for whole in self.lay_out(label, packet)? {
+                    let mut cut = packet::cut(&whole, *by);
+                    if let Some(number) = without.filter(|number| (1..=cut.len()).contains(number)) {
+                        cut.remove(number - 1);
+                    }
+                    if *backwards {
+                        cut.reverse();
+                    }
+                    packets.append(&mut cut);
+                }
+                if let Some(Entry { text, .. }) = self.log.last_mut() {
+                    let order = if *backwards { " backwards" } else { "" };
+                    let hole = without.map_or(String::new(), |number| format!(" without {number}"));
+                    *text += &format!(" cut {by}{hole}{order}");
+                }
+            }
+            Packet::Fragment { .. } => {
+                return Err("a fragment alone leaves, it does not arrive: use `cut`".into());
+            }
+        }
+        Ok(packets)
     }
 
     /// Bytes in the board's own memory, as a link puts them there.
@@ -422,11 +456,11 @@ impl World {
         label: Option<&str>,
         message: &Message,
         quoting: Option<Quote>,
-    ) -> Result<(Option<usize>, Vec<u8>), String> {
+    ) -> Result<Vec<u8>, String> {
         let index = self.connection(label)?;
         let bytes = packet::message(&self.connections[index], self.local, message, quoting);
         self.note(Some(index), format!("<- {}", Packet::Icmp { message: message.clone(), quoting }));
-        Ok((Some(index), bytes))
+        Ok(bytes)
     }
 
     // ---- What the host does -----------------------------------------------------------------------------------

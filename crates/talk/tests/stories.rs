@@ -20,7 +20,31 @@ fn every_story_is_kept() {
         }
     }
     assert!(failures.is_empty(), "{} of {run} talks failed\n\n{}", failures.len(), failures.join("\n\n"));
-    assert!(run > 40, "only {run} talks were run");
+    assert!(run > 200, "only {run} talks were run");
+}
+
+/// The index counts what is there.
+#[test]
+fn the_index_names_every_topic_and_counts_its_stories() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let index = std::fs::read_to_string(folder.join("README.md")).expect("the index");
+    let mut all = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder talks") {
+        let path = entry.expect("an entry").path();
+        let Some(topic) = path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_dir()) else {
+            continue;
+        };
+        let stories = kiban_talk::find(std::slice::from_ref(&path)).expect("stories").len();
+        let row = format!("| [{topic}]({topic}) | {stories} | ");
+        assert!(index.contains(&row), "talks/README.md has no row `{row}`");
+        all += stories;
+    }
+    assert_eq!(index.matches("\n| [").count(), index.matches("](").count() - 1, "rows and links");
+    assert!(
+        index.contains(&format!("\n{all} timelines")),
+        "talks/README.md does not say that there are {all}"
+    );
+    assert!(all >= 200, "only {all} stories");
 }
 
 /// The runner notices: a story that leaves out any one thing that happens is not kept.
