@@ -280,6 +280,8 @@ impl Board {
         self.ip.udp.counters().each(&mut |name, value| see("udp", name, value));
         self.ip.icmp.counters().each(&mut |name, value| see("icmp", name, value));
         self.copies.each(&mut |name, value| see("copies", name, value));
+        see("host", "page_waits", self.edge.page_waits);
+        see("host", "page_waiters_met", self.edge.page_waiters_met);
         see("host", "datagrams_dropped", self.edge.datagrams_dropped);
         see("host", "replies_dropped", self.edge.replies_dropped);
         for port in &self.ports {
@@ -301,6 +303,17 @@ impl Board {
     /// The addresses that the board is known as, those that made themselves among them.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.ip.ip.addresses()
+    }
+
+    /// What TCP has counted.
+    pub fn tcp_counters(&self) -> &kiban_stack::tcp::TcpCounters {
+        self.ip.tcp.counters()
+    }
+
+    /// Writes that found no page and stood in line for one, and how long the line was then, themselves included, all
+    /// together.
+    pub fn page_waits(&self) -> (u64, u64) {
+        (self.edge.page_waits, self.edge.page_waiters_met)
     }
 
     /// The packet memory, for those who check that it comes home or who make it scarce on purpose.

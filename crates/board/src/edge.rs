@@ -142,6 +142,8 @@ pub(crate) struct Edge {
     /// Stream by session, found by the session's small number.
     by_session: Vec<Option<(SessionId, u32)>>,
     pub(crate) page_line: VecDeque<StreamId>,
+    pub(crate) page_waits: u64,
+    pub(crate) page_waiters_met: u64,
     pub(crate) inboxes: Vec<Inbox>,
     datagrams_max: usize,
     pub(crate) datagrams_dropped: u64,
@@ -156,6 +158,8 @@ impl Edge {
             free: Vec::new(),
             by_session: Vec::new(),
             page_line: VecDeque::new(),
+            page_waits: 0,
+            page_waiters_met: 0,
             inboxes: Vec::new(),
             datagrams_max,
             datagrams_dropped: 0,

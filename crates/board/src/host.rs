@@ -187,6 +187,8 @@ impl Host<'_> {
             if out_of_pages && !stream.waits_for_page {
                 stream.waits_for_page = true;
                 edge.page_line.push_back(id);
+                edge.page_waits += 1;
+                edge.page_waiters_met += edge.page_line.len() as u64;
             }
         }
         *unsettled |= written > 0 || out_of_pages;

@@ -3,6 +3,7 @@
 
 mod completions;
 mod man;
+mod reproduce;
 mod talk;
 mod tour;
 
@@ -24,6 +25,7 @@ struct Kiban {
 enum Verb {
     Tour(tour::Tour),
     Talk(talk::Talk),
+    Reproduce(reproduce::Reproduce),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match Kiban::parse().verb {
         Verb::Tour(tour) => tour.run(),
         Verb::Talk(talk) => talk.run(),
+        Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
     };

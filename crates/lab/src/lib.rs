@@ -25,9 +25,11 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod chart;
 pub mod environment;
 pub mod limits;
 pub mod load;
+pub mod reproduce;
 pub mod stats;
 pub mod table;
 pub mod tour;

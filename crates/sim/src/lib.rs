@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod cost;
 mod harm;
 mod line;
 mod pair;
+mod processor;
 pub mod program;
 mod tap;
 mod world;

@@ -5,6 +5,7 @@
 //!   10.0.0.1   OC-3c             OC-3c   10.0.0.2
 //! ```
 
+use crate::cost::CostModel;
 use crate::harm::Harm;
 use crate::world::{BoardNumber, LineNumber, Plug, SwitchNumber, World};
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
@@ -28,6 +29,12 @@ pub struct Plan {
     pub harm: Harm,
     /// Cells that may wait at an output port of the switch.
     pub switch_cells_max: usize,
+    /// At which rate a board sends cells, bit/s.
+    pub cell_bits_per_second: u64,
+    /// Frames that may wait in a board for the line.
+    pub frames_max: usize,
+    /// What processor both boards have; none: everything is done at once.
+    pub processor: Option<CostModel>,
 }
 
 impl Plan {
@@ -50,6 +57,9 @@ impl Plan {
             metres: 100.0,
             harm: Harm::NONE,
             switch_cells_max: 16_384,
+            cell_bits_per_second: OC3C_BITS_PER_SECOND,
+            frames_max: 64,
+            processor: None,
         }
     }
 }
@@ -77,6 +87,9 @@ impl Pair {
     pub fn new(plan: &Plan) -> Pair {
         let mut world = World::new(plan.seed);
         let boards = [0, 1].map(|side| world.add_board(&Pair::board(plan, side)));
+        if let Some(model) = plan.processor {
+            boards.iter().for_each(|board| world.set_processor(*board, model, plan.tcp.mss));
+        }
         let cell_time = Interval::of_line(OC3C_BITS_PER_SECOND);
         let port = SwitchPort {
             early_cells_max: plan.switch_cells_max * 3 / 4,
@@ -108,7 +121,9 @@ impl Pair {
     fn board(plan: &Plan, side: usize) -> BoardConfig {
         let prefix = kiban_stack::ip::Prefix::new(Pair::address(0), 24);
         let mut port = AtmPortConfig::oc3c(Pair::address(side), prefix);
-        port.circuits.push(CircuitConfig::to(CIRCUIT, Pair::address(1 - side)));
+        port.line_bits_per_second = plan.cell_bits_per_second;
+        let circuit = CircuitConfig::to(CIRCUIT, Pair::address(1 - side));
+        port.circuits.push(CircuitConfig { frames_max: plan.frames_max, ..circuit });
         BoardConfig {
             seed: plan.seed.wrapping_mul(2) + side as u64,
             memory: plan.memory,

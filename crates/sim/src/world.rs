@@ -11,9 +11,12 @@
 //! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier than told. An event
 //!           that comes too early finds nothing and asks again.
 //! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
+//! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that one gets to it.
 
+use crate::cost::CostModel;
 use crate::harm::Harm;
 use crate::line::Line;
+use crate::processor::{Processor, Stage};
 use crate::program::Program;
 use kiban_board::{Board, BoardConfig, Input, Output};
 use kiban_ground::{Chance, Instant};
@@ -71,6 +74,8 @@ struct Site {
     wake_at: Instant,
     /// Lines out of the board.
     out: Vec<usize>,
+    /// Without one, everything is done at once.
+    processor: Option<Box<Processor>>,
 }
 
 struct Crossing {
@@ -139,6 +144,7 @@ impl World {
             fresh: 0,
             wake_at: Instant::NEVER,
             out: Vec::new(),
+            processor: None,
         });
         BoardNumber(self.sites.len() - 1)
     }
@@ -190,6 +196,16 @@ impl World {
         site.programs.push(program);
         site.fresh += 1;
         self.wake(board.0, self.now);
+    }
+
+    /// Gives a board a modelled processor. `mss` is the payload of its segments, bytes.
+    pub fn set_processor(&mut self, board: BoardNumber, model: CostModel, mss: u16) {
+        self.sites[board.0].processor = Some(Box::new(Processor::new(model, mss)));
+    }
+
+    /// How long a board's modelled processor has worked; zero where it has none.
+    pub fn processor_busy(&self, board: BoardNumber) -> Duration {
+        self.sites[board.0].processor.as_ref().map_or(Duration::ZERO, |processor| processor.busy())
     }
 
     /// Takes a board's programs away, to ask them.
@@ -271,7 +287,10 @@ impl World {
             Event::End(line) => self.on_end(line),
             Event::Wake(site) if self.sites[site].wake_at == moment => {
                 self.sites[site].wake_at = Instant::NEVER;
-                self.work(site, None);
+                match &mut self.sites[site].processor {
+                    Some(_) => self.attend(site),
+                    None => self.work(site, None),
+                }
             }
             Event::Wake(_) => {}
         }
@@ -303,7 +322,13 @@ impl World {
                 if self.ways[number].line.next_end() <= self.now {
                     let mut cells = std::mem::take(&mut self.cells);
                     self.ways[number].line.arrive(self.now, &mut cells);
-                    self.work(board.0, Some((port, &cells)));
+                    match &mut self.sites[board.0].processor {
+                        Some(processor) => {
+                            processor.hear(port, &cells);
+                            self.attend(board.0);
+                        }
+                        None => self.work(board.0, Some((port, &cells))),
+                    }
                     cells.clear();
                     self.cells = cells;
                 }
@@ -426,22 +451,29 @@ impl World {
 
     /// A board works: on cells, on time, on what its programs ask.
     fn work(&mut self, number: usize, cells: Option<(usize, &[TimedCell])>) {
-        let ticks = self.ticks;
-        let mut started = ticks.map(|ticks| ticks());
-        let now = self.now;
+        let started = self.ticks.map(|ticks| ticks());
         let site = &mut self.sites[number];
         match cells {
-            Some((port, cells)) => site.board.handle(Input::Cells { port, cells }, now),
-            None => site.board.handle(Input::Timeout, now),
+            Some((port, cells)) => site.board.handle(Input::Cells { port, cells }, self.now),
+            None => site.board.handle(Input::Timeout, self.now),
         }
+        let deadline = self.drain(number, started);
+        let due = self.expect_from(number).min(deadline);
+        if due != Instant::NEVER {
+            self.wake(number, due);
+        }
+    }
+
+    /// Drains a board until it is idle: its deadline.
+    fn drain(&mut self, number: usize, mut started: Option<u64>) -> Instant {
+        let (ticks, now) = (self.ticks, self.now);
+        let site = &mut self.sites[number];
         if site.fresh > 0 {
             let first = site.programs.len() - std::mem::take(&mut site.fresh);
             let mut host = site.board.host();
             site.programs[first..].iter_mut().for_each(|program| program.start(&mut host, now));
         }
-        let mut deadline = Instant::NEVER;
-        for turn in 0.. {
-            assert!(turn < POLLS_MAX, "board {number} does not come to rest at {now:?}");
+        for _ in 0..POLLS_MAX {
             match site.board.poll() {
                 Output::Completions => {
                     let board_until = ticks.map(|ticks| ticks());
@@ -459,23 +491,66 @@ impl World {
                     }
                 }
                 Output::Transmit { .. } => panic!("a world of cells has no IP ports: board {number}"),
-                Output::Idle { deadline: at } => {
-                    deadline = at;
-                    break;
+                Output::Idle { deadline } => {
+                    self.charge(started);
+                    return deadline;
                 }
             }
         }
-        self.charge(started);
-        if deadline != Instant::NEVER {
-            self.wake(number, deadline);
-        }
+        panic!("board {number} does not come to rest at {now:?}");
+    }
+
+    /// Sees to it that what a board sends is heard of. When one of its ports will have the room that it waits for.
+    fn expect_from(&mut self, number: usize) -> Instant {
+        let mut room_at = Instant::NEVER;
         for index in 0..self.sites[number].out.len() {
             let line = self.sites[number].out[index];
             self.expect(line);
             let Plug::Board(_, port) = self.ways[line].from else { unreachable!("a board's own line") };
-            let room_at = self.sites[number].board.next_room(port);
-            if room_at != Instant::NEVER {
-                self.wake(number, room_at);
+            room_at = room_at.min(self.sites[number].board.next_room(port));
+        }
+        room_at
+    }
+
+    /// A board's modelled processor turns to the next thing, if it is free.
+    fn attend(&mut self, number: usize) {
+        let now = self.now;
+        loop {
+            let Site { board, processor, fresh, .. } = &mut self.sites[number];
+            let processor = processor.as_mut().expect("the board has a processor");
+            if now < processor.free_at {
+                let free_at = processor.free_at;
+                return self.wake(number, free_at);
+            }
+            if processor.stage == Stage::Rest && processor.take(board, now) {
+                continue;
+            }
+            match processor.stage {
+                Stage::Rest if *fresh > 0 || processor.due <= now => {
+                    board.handle(Input::Timeout, now);
+                    processor.stage = Stage::Drain;
+                }
+                Stage::Rest => {
+                    let due = processor.due;
+                    if due != Instant::NEVER {
+                        self.wake(number, due);
+                    }
+                    return;
+                }
+                Stage::Heard => {
+                    board.handle(Input::Cells { port: processor.port, cells: &processor.batch }, now);
+                    processor.stage = Stage::Drain;
+                }
+                Stage::Drain => {
+                    processor.stage = Stage::Rest;
+                    let deadline = self.drain(number, None);
+                    let due = self.expect_from(number).min(deadline);
+                    let Site { board, processor, .. } = &mut self.sites[number];
+                    let processor = processor.as_mut().expect("the board has a processor");
+                    // What waits for the very moment that is over would turn in a circle: the next one will do.
+                    processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
+                    processor.pay_for_work(board, now);
+                }
             }
         }
     }

@@ -83,6 +83,9 @@ kiban_ground::settings! {
         /// A write is copied in pieces of so many bytes, and TCP looks at each before the next is there (4.3BSD,
         /// `sosend`: a cluster at a time). None: whole.
         copy_chunk_bytes: Option<u32> = None,
+        /// Whether buffers and windows are shares of the memory there is. Without it every session is promised all it
+        /// may have, whatever is left (paper \[1\]'s board): memory can then run out, and writers wait for pages.
+        shares: bool = true,
         /// What a session may always hold or offer however scarce memory is, bytes.
         floor_bytes: u32 = 16 << 10,
         /// What a session that has anything to send holds beside its bytes: pages that are not full. Two pages: the one

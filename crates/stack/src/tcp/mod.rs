@@ -256,6 +256,8 @@ pub struct Tcp {
 impl Tcp {
     /// TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
     pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, chance: &mut Chance) -> Tcp {
+        let shares = config.shares;
+        let limited = |share: Share| if shares { share } else { share.without_limits() };
         Tcp {
             table: Table::new(chance),
             listeners: Vec::new(),
@@ -266,8 +268,8 @@ impl Tcp {
             lines: Vec::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
-            send_share: Share::new(transmit_bytes, config.holder_bytes),
-            receive_share: Share::new(receive_bytes, 0),
+            send_share: limited(Share::new(transmit_bytes, config.holder_bytes)),
+            receive_share: limited(Share::new(receive_bytes, 0)),
             counters: TcpCounters::default(),
             config,
         }

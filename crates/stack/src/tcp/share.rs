@@ -6,6 +6,7 @@
 //! Floor     below `floor_bytes` a session is never refused by the ledger: an idle one costs nothing, and a new one
 //!           always starts.
 //! Pages     a holder's bytes lie in pages that are not all full: whoever holds anything is charged `overhead` on top.
+//! Off       a ledger may be told to promise anything to everybody, as boards did before (`Config::shares`).
 //! Limits    a ledger promises, it does not allocate: floors may add up to more than there is, and then the pool
 //!           itself refuses and the asker waits its turn.
 
@@ -15,11 +16,17 @@ pub(super) struct Share {
     capacity: u64,
     held: u64,
     overhead: u64,
+    limits: bool,
 }
 
 impl Share {
     pub(super) fn new(capacity_bytes: u64, overhead_bytes: u32) -> Share {
-        Share { capacity: capacity_bytes, held: 0, overhead: u64::from(overhead_bytes) }
+        Share { capacity: capacity_bytes, held: 0, overhead: u64::from(overhead_bytes), limits: true }
+    }
+
+    /// A ledger that refuses nothing.
+    pub(super) fn without_limits(self) -> Share {
+        Share { limits: false, ..self }
     }
 
     /// What holding so many bytes costs.
@@ -31,6 +38,9 @@ impl Share {
     /// How much a session that holds `own` may hold in all.
     #[inline]
     pub(super) fn allowance(&self, own: u32, floor: u32) -> u32 {
+        if !self.limits {
+            return u32::MAX;
+        }
         let others = self.held - self.charge(own);
         let half = (self.capacity.saturating_sub(others) / 2).saturating_sub(self.overhead);
         u32::try_from(half).unwrap_or(u32::MAX).max(floor)
@@ -79,6 +89,13 @@ mod tests {
         assert_eq!(share.allowance(0, 0), (1000 - 150) / 2 - 100);
         share.change(50, 0);
         assert_eq!(share.held(), 0);
+    }
+
+    #[test]
+    fn without_limits_everybody_is_promised_everything() {
+        let mut share = Share::new(1000, 0).without_limits();
+        share.change(0, 5000);
+        assert_eq!((share.allowance(0, 64), share.held()), (u32::MAX, 5000));
     }
 
     #[test]

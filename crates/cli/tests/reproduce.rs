@@ -1,0 +1,61 @@
+//! `kiban reproduce` as a user runs it. The tables themselves are compared in `lab`.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn kiban(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program starts")
+}
+
+#[test]
+fn a_report_has_rows_constants_and_figures() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("figures");
+    let _ = std::fs::remove_dir_all(&folder);
+    let output = kiban(&[
+        "reproduce",
+        "atm-board",
+        "--quick",
+        "--json",
+        "--svg",
+        folder.to_str().expect("a plain name"),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = report["rows"].as_array().expect("rows");
+    let verdicts: Vec<&str> = rows.iter().filter_map(|row| row["verdict"].as_str()).collect();
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == "exact").count(), 4);
+    assert!(verdicts.contains(&"fitted") && verdicts.contains(&"met") && verdicts.contains(&"doubtful"));
+    assert!(report["constants"].as_array().expect("constants").iter().any(|one| one["origin"] == "fitted"));
+    for figure in report["figures"].as_array().expect("figures") {
+        let path = folder.join(format!("atm-board-{}.svg", figure["name"].as_str().expect("a name")));
+        let text = std::fs::read_to_string(&path).expect("the figure was drawn");
+        assert!(text.starts_with("<svg") && text.contains("<polyline"), "{}", path.display());
+    }
+}
+
+#[test]
+fn a_mechanism_is_compared_modelled_and_measured() {
+    let output = kiban(&["reproduce", "atm-board", "--quick", "--json", "--without", "sum"]);
+    assert!(output.status.success(), "{output:?}");
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let modelled = value["modelled"].as_array().expect("modelled");
+    assert_eq!((modelled.len(), &modelled[1]["without"]), (2, &Value::from("sum")));
+    let mbps = |row: &Value| row["points"][0]["mbps"].as_f64().expect("a rate");
+    assert!(mbps(&modelled[1]) < mbps(&modelled[0]));
+    let measured = &value["measured"][0];
+    assert!(measured["with_ns"].as_f64().expect("a time") > 0.0);
+    assert!(measured["ratio"].as_f64().expect("a ratio") > 0.0);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (arguments, word) in [
+        (&["reproduce", "atm-board", "--without", "magic"][..], "magic"),
+        (&["reproduce", "atm-bored"], "atm-bored"),
+        (&["reproduce", "atm-board", "--json", "--csv"], "--csv"),
+    ] {
+        let output = kiban(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(word), "{arguments:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Streams without end between two boards, measured while they flow.
+
+use kiban_ground::Instant;
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{Pair, Plan};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The TCP port that receives.
+const PORT: u16 = 5001;
+
+/// When it is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval {
+    /// Virtual time that passes before.
+    pub settle: Duration,
+    /// Virtual time over which is measured.
+    pub span: Duration,
+}
+
+/// What many streams reached together.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Flow {
+    /// Payload that the receiving program read, Mbit/s: all streams together.
+    pub mbps: f64,
+    /// Streams that moved anything in the interval.
+    pub moving: usize,
+    /// Writes that found no page and how many stood in line then, in the interval.
+    pub page_waits: (u64, u64),
+    /// How much of the time the sending and the receiving processor worked, where they are modelled.
+    pub busy: [f64; 2],
+}
+
+/// Lets `sessions` streams flow from board 0 to board 1.
+pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
+    let mut pair = Pair::new(plan);
+    let counts: Rc<RefCell<Vec<u64>>> = Rc::default();
+    let total: Rc<Cell<u64>> = Rc::default();
+    let make = {
+        let (counts, total) = (counts.clone(), total.clone());
+        Box::new(move |number: usize| -> Sink {
+            let (counts, total) = (counts.clone(), total.clone());
+            counts.borrow_mut().resize(number + 1, 0);
+            Box::new(move |_, bytes| {
+                counts.borrow_mut()[number] += bytes.len() as u64;
+                total.set(total.get() + bytes.len() as u64);
+            })
+        })
+    };
+    let source = || -> Source { Box::new(|_, _| {}) };
+    let streams = (0..sessions).map(|_| (u64::MAX, source())).collect();
+    pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
+    pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
+
+    // From one read to another: what an interval cuts off at its ends would be a PDU more or less.
+    let look = |pair: &mut Pair, until: Instant| {
+        let (mut seen, mut at) = (total.get(), pair.world.now());
+        pair.world.run_with(until, &mut |world| {
+            if total.get() != seen {
+                (seen, at) = (total.get(), world.now());
+            }
+        });
+        let busy = pair.boards.map(|board| pair.world.processor_busy(board));
+        (at, counts.borrow().clone(), pair.world.board(pair.boards[0]).page_waits(), busy)
+    };
+    let begin = Instant::ZERO + interval.settle;
+    let (from, before, waits_before, busy_before) = look(&mut pair, begin);
+    let (to, after, waits, busy) = look(&mut pair, begin + interval.span);
+
+    let moved = |(number, after): (usize, &u64)| after - before.get(number).copied().unwrap_or(0);
+    let bytes: Vec<u64> = after.iter().enumerate().map(moved).collect();
+    let total: u64 = bytes.iter().sum();
+    let between = to.since(from).as_secs_f64();
+    let seconds = interval.span.as_secs_f64();
+    Flow {
+        mbps: if total == 0 { 0.0 } else { total as f64 * 8.0 / between / 1e6 },
+        moving: bytes.iter().filter(|bytes| **bytes > 0).count(),
+        page_waits: (waits.0 - waits_before.0, waits.1 - waits_before.1),
+        busy: [0, 1].map(|side| (busy[side] - busy_before[side]).as_secs_f64() / seconds),
+    }
+}

@@ -1,0 +1,397 @@
+//! Paper \[1\]'s five mechanisms, taken away one by one: under the cost model of 1995, and as measured here and now.
+//!
+//! Modelled  Mbit/s and processor time for a PDU of either board, exact in virtual time.
+//! Measured  processor time for a PDU of 8192 bytes of both boards and their hosts together, with the mechanism and
+//!           without it in the same run, in turn ([`crate::Bench`]). What stands for a mechanism here is said in
+//!           [`Measured::what`]; it need not weigh what it weighed in 1995.
+
+use super::atm_board::config_1995;
+use super::flow::{Interval, measure};
+use crate::table::{Table, figure};
+use crate::{Bench, Options, Target, Trial, Unit};
+use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
+use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Page, Pdu, Pool};
+use kiban_sim::cost::{BOARD_1995, CostModel, Mechanism, Mechanisms};
+use kiban_stack::atm::{
+    Arrival, Circuit, Inlet, Interval as CellTime, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation,
+    TimedCell,
+};
+use kiban_stack::tcp;
+use kiban_wire::atm::{Interface, Vc};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Payload of a PDU, bytes.
+const PAYLOAD_BYTES: usize = 8192;
+/// Windows and sessions of the modelled comparison: figure 6's best, and many sessions where an acknowledgement comes
+/// for each PDU.
+const PLACES: [(u32, usize); 2] = [(256, 1), (16, 20)];
+
+/// What the model says of one board.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Point {
+    /// Window, KB.
+    pub window_kib: u32,
+    /// Sessions.
+    pub sessions: usize,
+    /// All sessions together.
+    pub mbps: f64,
+    /// Processor time for a PDU, of the sending and of the receiving board, microseconds.
+    pub cpu_us_per_pdu: [f64; 2],
+}
+
+/// A mechanism under the cost model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Modelled {
+    /// What was taken away; nothing: the board of the paper.
+    pub without: Option<&'static str>,
+    /// At each of the places.
+    pub points: Vec<Point>,
+}
+
+/// The board of the paper, and then without each of `mechanisms`.
+pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
+    let whole = std::iter::once((None, BOARD_1995));
+    let less = mechanisms.iter().map(|mechanism| {
+        let model = CostModel { mechanisms: Mechanisms::without(*mechanism), ..BOARD_1995 };
+        (Some(mechanism.name()), model)
+    });
+    let points = |model: CostModel| {
+        PLACES.map(|(window_kib, sessions)| {
+            let flow = measure(&model.plan(&config_1995(), window_kib << 10), sessions, interval);
+            // Bits by Mbit/s are microseconds.
+            let each = 8.0 * PAYLOAD_BYTES as f64 / flow.mbps;
+            Point { window_kib, sessions, mbps: flow.mbps, cpu_us_per_pdu: flow.busy.map(|busy| busy * each) }
+        })
+    };
+    whole.chain(less).map(|(without, model)| Modelled { without, points: points(model).to_vec() }).collect()
+}
+
+/// The modelled comparison for people.
+pub fn modelled_table(rows: &[Modelled]) -> Table {
+    let mut table = Table::new("under the cost model of 1995").words("without");
+    for (window, sessions) in PLACES {
+        table = table
+            .numbers(&format!("{window} KB x {sessions}: Mbit/s"))
+            .numbers("us/PDU sending")
+            .numbers("receiving");
+    }
+    for row in rows {
+        let points = row.points.iter().flat_map(|point| {
+            let [sending, receiving] = point.cpu_us_per_pdu;
+            [format!("{:.1}", point.mbps), format!("{sending:.0}"), format!("{receiving:.0}")]
+        });
+        table.row(std::iter::once(row.without.unwrap_or("(nothing)").to_owned()).chain(points));
+    }
+    table
+}
+
+/// A mechanism as measured on this machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Which.
+    pub mechanism: &'static str,
+    /// What stands for it here: with it, and without.
+    pub what: &'static str,
+    /// Median processor time for a PDU with it, nanoseconds.
+    pub with_ns: f64,
+    /// Without it.
+    pub without_ns: f64,
+    /// Median of the paired ratios, without to with.
+    pub ratio: f64,
+    /// Whether the machine was so busy that disturbed rounds had to count.
+    pub disturbed: bool,
+}
+
+/// Measures `mechanisms` with and without, in turn.
+pub fn measured(mechanisms: &[Mechanism], options: Options) -> Vec<Measured> {
+    let mut bench = Bench::new("mechanisms", options);
+    mechanisms.iter().map(|mechanism| pair(&mut bench, *mechanism)).collect()
+}
+
+/// The measured comparison for people.
+pub fn measured_table(rows: &[Measured]) -> Table {
+    let mut table = Table::new("measured here: processor time for a PDU of 8192 bytes, ns")
+        .words("mechanism")
+        .words("with / without")
+        .numbers("with")
+        .numbers("without")
+        .numbers("ratio");
+    for row in rows {
+        let mark = if row.disturbed {
+            format!(" {}", table.note("others used the machine: the quietest rounds count"))
+        } else {
+            String::new()
+        };
+        table.row([
+            row.mechanism.to_owned(),
+            format!("{}{mark}", row.what),
+            figure(row.with_ns),
+            figure(row.without_ns),
+            format!("{:.2}", row.ratio),
+        ]);
+    }
+    table
+}
+
+fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
+    let whole = Way { window_bytes: 256 << 10, bursts: true, believes: true, refers: true };
+    let boards = |way: Way| move |trial: &mut Trial| Joined::new(way).sample(trial);
+    let cells = |whole_trains: bool| move |trial: &mut Trial| Ports::new().sample(trial, whole_trains);
+    let mut compare = |without: Way| {
+        let sides = (("without", boards(without)), ("with", boards(whole)));
+        bench.compare(mechanism.name(), Unit::Nanoseconds, sides.0, sides.1, Target::None).clone()
+    };
+    let (what, record) = match mechanism {
+        Mechanism::Separation => (
+            "a PDU refers to its payload / payload is copied when it is taken apart",
+            compare(Way { refers: false, ..whole }),
+        ),
+        Mechanism::Sum => (
+            "sums formed while the host's bytes are copied in / payload read and summed again on arrival",
+            compare(Way { believes: false, ..whole }),
+        ),
+        Mechanism::Scaling => {
+            ("window of 256 KB / of 56 KB, without scaling", compare(Way { window_bytes: 56 << 10, ..whole }))
+        }
+        Mechanism::Deferral => (
+            "one settling for all that has come / one for every packet",
+            compare(Way { bursts: false, ..whole }),
+        ),
+        Mechanism::Chaining => (
+            "cells by the train / cell by cell, segmentation and reassembly alone",
+            bench
+                .compare(
+                    mechanism.name(),
+                    Unit::Nanoseconds,
+                    ("without", cells(false)),
+                    ("with", cells(true)),
+                    Target::None,
+                )
+                .clone(),
+        ),
+    };
+    let [without, with] = &record.sides[..] else { unreachable!("two sides were compared") };
+    Measured {
+        mechanism: mechanism.name(),
+        what,
+        with_ns: with.figures.median,
+        without_ns: without.figures.median,
+        ratio: record.ratio.expect("two sides were compared").median,
+        disturbed: record.gave_up,
+    }
+}
+
+/// How two boards are joined.
+#[derive(Clone, Copy)]
+struct Way {
+    window_bytes: u32,
+    /// All packets that have come are handed over at once, and the board settles once.
+    bursts: bool,
+    /// Sums that packets carry are believed.
+    believes: bool,
+    /// Packets refer to their payload; without, it is copied into pages of its own.
+    refers: bool,
+}
+
+/// Two boards whose IP ports are joined, and a host that writes without end.
+struct Joined {
+    boards: [Board; 2],
+    wires: [VecDeque<Pdu>; 2],
+    way: Way,
+    copies: Pool,
+    bytes: Vec<u8>,
+    received: usize,
+    now: Instant,
+}
+
+impl Joined {
+    fn new(way: Way) -> Joined {
+        let mut boards = [0, 1].map(|side| Board::new(&Joined::config(side, way)));
+        let server = SocketAddr::new(Joined::address(1), 80);
+        boards[1].host().listen(server).expect("the port is free");
+        boards[0].host().open(server).expect("there is a route");
+        Joined {
+            boards,
+            wires: Default::default(),
+            way,
+            copies: Pool::new(256, PAYLOAD_BYTES),
+            bytes: vec![0x5a; PAYLOAD_BYTES],
+            received: 0,
+            now: Instant::ZERO,
+        }
+    }
+
+    fn address(side: usize) -> IpAddr {
+        IpAddr::from([10, 0, 0, 1 + side as u8])
+    }
+
+    fn config(side: usize, way: Way) -> BoardConfig {
+        let port = IpPortConfig {
+            address: Joined::address(side),
+            prefix: "10.0.0.0/24".parse().expect("a prefix"),
+            mtu_bytes: 9180,
+            packets_max: 256,
+            cuts: false,
+            merges: false,
+            believe_sums: way.believes,
+        };
+        BoardConfig {
+            seed: side as u64,
+            memory: MemoryConfig { page_bytes: PAYLOAD_BYTES, ..MemoryConfig::default() },
+            tcp: tcp::Config {
+                mss: PAYLOAD_BYTES as u16,
+                segment_bytes_max: PAYLOAD_BYTES as u32,
+                receive_buffer_bytes: way.window_bytes,
+                send_buffer_bytes: way.window_bytes,
+                ..tcp::Config::default()
+            },
+            ports: vec![PortConfig::Ip(port)],
+            ..BoardConfig::default()
+        }
+    }
+
+    /// What has come to a side goes in, what it has comes out.
+    fn work(&mut self, side: usize) {
+        self.now += Duration::from_micros(1);
+        if self.way.bursts || self.wires[1 - side].is_empty() {
+            let mut packets = std::mem::take(&mut self.wires[1 - side]);
+            self.hand_over(side, &mut packets);
+            // The emptied list is used again.
+            self.wires[1 - side] = packets;
+        } else {
+            let mut single = VecDeque::with_capacity(1);
+            for _ in 0..self.wires[1 - side].len() {
+                single.extend(self.wires[1 - side].pop_front());
+                self.hand_over(side, &mut single);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, side: usize, packets: &mut VecDeque<Pdu>) {
+        if !self.way.refers {
+            packets.iter_mut().for_each(|pdu| copy_body(pdu, &mut self.copies));
+        }
+        let Joined { boards, wires, bytes, received, now, .. } = self;
+        let board = &mut boards[side];
+        board.handle(Input::Packets { port: 0, packets }, *now);
+        loop {
+            match board.poll() {
+                Output::Transmit { pdu, .. } => wires[side].push_back(pdu),
+                Output::Completions => {
+                    let mut host = board.host();
+                    while let Some(completion) = host.completion() {
+                        match completion {
+                            Completion::Opened { stream } | Completion::Writable { stream } => {
+                                while host.write(stream, bytes) == Ok(bytes.len()) {}
+                            }
+                            Completion::Readable { stream } => {
+                                while let Ok(Some(slice)) = host.take(stream) {
+                                    *received += slice.len();
+                                }
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                Output::Idle { .. } => return,
+            }
+        }
+    }
+
+    fn sample(&mut self, trial: &mut Trial) -> f64 {
+        let span = trial.measure(|| {
+            let before = self.received;
+            for _ in 0..64 {
+                self.work(0);
+                self.work(1);
+            }
+            (self.received - before) as f64 / PAYLOAD_BYTES as f64
+        });
+        let again: u64 = self.boards.iter().map(|board| board.counter("tcp", "retransmissions")).sum();
+        assert_eq!(again, 0, "nothing is lost between the boards");
+        span.cpu_nanos_each()
+    }
+}
+
+/// Puts copies in the place of what a PDU refers to.
+fn copy_body(pdu: &mut Pdu, pool: &mut Pool) {
+    if pdu.body_len() == 0 {
+        return;
+    }
+    let mut page: Page = pool.take().expect("no more pages are out than a window holds");
+    let slices: Vec<_> =
+        pdu.drain_body().map(|slice| page.append(slice.bytes()).expect("a page holds a payload")).collect();
+    for slice in slices {
+        pdu.push_body(slice).expect("there are no more slices than before");
+    }
+}
+
+/// A port that sends cells and one that receives them.
+struct Ports {
+    memory: Memory,
+    chance: Chance,
+    down: Segmentation,
+    up: Reassembly,
+    train: Vec<TimedCell>,
+    arrivals: Vec<Arrival>,
+    bytes: Vec<u8>,
+    now: Instant,
+}
+
+/// PDUs of one train.
+const TRAIN_PDUS: usize = 16;
+
+impl Ports {
+    fn new() -> Ports {
+        let (circuit, vc) = (Circuit(0), Vc::new(0, 100));
+        let mut down = Segmentation::new(CellTime::of_line(OC3C_BITS_PER_SECOND), Interface::Uni);
+        let mut up = Reassembly::new(Interface::Uni);
+        down.open(circuit, Outlet { vc, frames_max: TRAIN_PDUS, low_priority: false, contract: None });
+        up.open(circuit, Inlet::classical_ip(vc));
+        Ports {
+            memory: Memory {
+                transmit: Pool::new(2 * TRAIN_PDUS, PAYLOAD_BYTES),
+                receive: Pool::new(8 * TRAIN_PDUS, PAYLOAD_BYTES),
+                blocks: Blocks::new(4 * TRAIN_PDUS),
+            },
+            chance: Chance::from_seed(1),
+            down,
+            up,
+            train: Vec::new(),
+            arrivals: Vec::new(),
+            bytes: vec![0x5a; PAYLOAD_BYTES],
+            now: Instant::ZERO,
+        }
+    }
+
+    fn burst(&mut self, whole_trains: bool) {
+        let Ports { memory, chance, down, up, train, arrivals, bytes, now } = self;
+        for _ in 0..TRAIN_PDUS {
+            let mut pdu = memory.blocks.take().expect("a block");
+            pdu.push_head(48).fill(1);
+            let slice = memory.transmit.take().and_then(|mut page| page.append(bytes)).expect("a page");
+            pdu.push_body(slice).expect("one slice fits");
+            down.send(Circuit(0), pdu, *now).expect("the queue holds a train");
+        }
+        *now += Duration::from_millis(100);
+        train.clear();
+        let mut copies = Copies::default();
+        down.advance(*now, train, &mut copies);
+        let cx = &mut Context { now: *now, memory, chance, copies: &mut copies };
+        let step = if whole_trains { train.len() } else { 1 };
+        train.chunks(step).for_each(|cells| up.cells(cells, cx, arrivals));
+    }
+
+    fn sample(&mut self, trial: &mut Trial, whole_trains: bool) -> f64 {
+        let span = trial.measure(|| {
+            self.burst(whole_trains);
+            assert_eq!(self.arrivals.len(), TRAIN_PDUS, "every PDU arrives");
+            self.arrivals.clear();
+            TRAIN_PDUS as f64
+        });
+        span.cpu_nanos_each()
+    }
+}

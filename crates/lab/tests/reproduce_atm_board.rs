@@ -1,0 +1,74 @@
+//! `atm-board` in its short form: virtual figures are exact, so the whole text is kept and compared.
+
+use kiban_lab::reproduce::Verdict;
+use kiban_lab::reproduce::atm_board::{Effort, report};
+use kiban_lab::reproduce::flow::{Interval, measure};
+use kiban_lab::reproduce::mechanisms::{modelled, modelled_table};
+use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism};
+use std::path::Path;
+use std::time::Duration;
+
+/// Compares with what is kept; with `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
+fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).expect("the snapshot can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
+    assert!(
+        kept == text,
+        "{name} has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the \
+         difference"
+    );
+}
+
+#[test]
+fn the_report_is_the_one_that_was_kept_and_misses_nothing() {
+    let mut points = 0;
+    let report = report(Effort::QUICK, &mut || points += 1);
+    assert_eq!(points, Effort::QUICK.points());
+    let missed: Vec<_> = report.rows.iter().filter(|row| row.verdict == Verdict::Missed).collect();
+    assert!(report.came_out(), "{missed:#?}");
+    check("atm-board.txt", &report.to_string());
+    let csv: String = report.figures.iter().map(|figure| figure.csv()).collect();
+    check("atm-board.csv", &csv);
+}
+
+#[test]
+fn every_mechanism_but_scaling_is_worth_something_under_the_model() {
+    let interval = Interval { settle: Duration::from_millis(600), span: Duration::from_millis(300) };
+    let rows = modelled(&Mechanism::ALL, interval);
+    let [whole, less @ ..] = &rows[..] else { panic!("the whole board comes first") };
+    for row in less {
+        for (point, whole) in row.points.iter().zip(&whole.points) {
+            match row.without {
+                Some("scaling") => assert!((point.mbps / whole.mbps - 1.0).abs() < 0.01, "{row:?}"),
+                _ => assert!(point.mbps < whole.mbps * 0.97, "{row:?}"),
+            }
+        }
+    }
+    check("atm-board-mechanisms.txt", &modelled_table(&rows).to_string());
+}
+
+/// One set of constants carries the curves: each of the fitted ones moves the value that it was fitted to.
+#[test]
+fn the_fitted_constants_carry_the_values_that_they_were_fitted_to() {
+    let interval = Interval { settle: Duration::from_millis(800), span: Duration::from_millis(400) };
+    let config = kiban_lab::reproduce::atm_board::config_1995();
+    let mbps = |model: &CostModel, window: u32, sessions| {
+        measure(&model.plan(&config, window << 10), sessions, interval).mbps
+    };
+    let costs = BOARD_1995.costs;
+    let with = |costs: Costs| CostModel { costs, ..BOARD_1995 };
+    let micros = Duration::from_micros;
+    for (what, window, sessions, less, more) in [
+        ("gap", 256, 1, Costs { gap: micros(0), ..costs }, Costs { gap: micros(9), ..costs }),
+        ("pdu", 16, 5, Costs { pdu: micros(440), ..costs }, Costs { pdu: micros(480), ..costs }),
+        ("waiter", 48, 50, Costs { waiter: micros(0), ..costs }, Costs { waiter: micros(2), ..costs }),
+    ] {
+        let here = mbps(&BOARD_1995, window, sessions);
+        assert!(mbps(&with(less), window, sessions) > here * 1.004, "{what}");
+        assert!(mbps(&with(more), window, sessions) < here * 0.996, "{what}");
+    }
+}

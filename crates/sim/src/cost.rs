@@ -1,0 +1,400 @@
+//! What a board's processor spends: a cost model, made for the board of paper \[1\] (1995).
+//!
+//! Goal      one set of constants, each with its name and its origin, from which the paper's figures follow.
+//! Counted   per PDU, per byte, per transfer, per interruption, per search: see [`Costs`]. The board value is that which
+//!           we ship; the model decides only *when* it is called (`processor.rs`) and how its memory is cut up.
+//! Switches  the paper's five mechanisms can be taken away one by one ([`Mechanisms`]); what a board then pays in addition is
+//!           written down in [`Costs::of_arrival`] and [`Costs::of_departure`].
+//! Memory    clusters prepared ahead, handed out whole and given back whole ([`ContentMemory`]).
+//! Honest    [`CONSTANTS`] says of every constant whether a source names it, whether it was fitted (and to which published
+//!           value), or whether it was merely assumed because no published value depends on it.
+
+use crate::pair::Plan;
+use kiban_board::MemoryConfig;
+use kiban_stack::atm::OC3C_BITS_PER_SECOND;
+use kiban_stack::tcp;
+use std::time::Duration;
+
+/// The payload of a segment on paper \[1\]'s board, bytes.
+pub const PAYLOAD_BYTES: u32 = 8192;
+/// Cells of such a segment with all its headers (paper \[1\], table 2).
+const PAYLOAD_CELLS: u64 = 172;
+/// A frame of at most so many cells carries headers alone.
+const SHORT_CELLS: usize = 3;
+/// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
+const UNSCALED_WINDOW_BYTES: u32 = 0xffff / PAYLOAD_BYTES * PAYLOAD_BYTES;
+
+/// The five mechanisms of paper \[1\], §3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mechanism {
+    /// Headers and contents in memories of their own, PDUs as clusters (§3.1). Without: payload is copied when a PDU is
+    /// made and when it is taken apart.
+    Separation,
+    /// The checksum is formed while data move (§3.2). Without: the processor reads every byte.
+    Sum,
+    /// Window scaling (§3.3 (1)). Without: no window beyond 64 KB.
+    Scaling,
+    /// Pipeline rescheduling (§3.3 (2)): what arrives is handled between two PDUs. Without: it interrupts.
+    Deferral,
+    /// Chained transfers (§3.3 (3)). Without: a set-up and an interruption for every page and header.
+    Chaining,
+}
+
+impl Mechanism {
+    /// All five, in the order of the paper.
+    pub const ALL: [Mechanism; 5] =
+        [Mechanism::Separation, Mechanism::Sum, Mechanism::Scaling, Mechanism::Deferral, Mechanism::Chaining];
+
+    /// One word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Separation => "separation",
+            Mechanism::Sum => "sum",
+            Mechanism::Scaling => "scaling",
+            Mechanism::Deferral => "deferral",
+            Mechanism::Chaining => "chaining",
+        }
+    }
+}
+
+/// Which of the mechanisms a board has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mechanisms {
+    /// See [`Mechanism::Separation`].
+    pub separation: bool,
+    /// See [`Mechanism::Sum`].
+    pub sum: bool,
+    /// See [`Mechanism::Scaling`].
+    pub scaling: bool,
+    /// See [`Mechanism::Deferral`].
+    pub deferral: bool,
+    /// See [`Mechanism::Chaining`].
+    pub chaining: bool,
+}
+
+impl Mechanisms {
+    /// The board of the paper.
+    pub const ALL: Mechanisms =
+        Mechanisms { separation: true, sum: true, scaling: true, deferral: true, chaining: true };
+
+    /// All but one.
+    pub fn without(mechanism: Mechanism) -> Mechanisms {
+        let mut rest = Mechanisms::ALL;
+        *match mechanism {
+            Mechanism::Separation => &mut rest.separation,
+            Mechanism::Sum => &mut rest.sum,
+            Mechanism::Scaling => &mut rest.scaling,
+            Mechanism::Deferral => &mut rest.deferral,
+            Mechanism::Chaining => &mut rest.chaining,
+        } = false;
+        rest
+    }
+}
+
+/// What the processor spends on what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// A PDU with payload, sent or received, with all five mechanisms: TCP, IP and LLC, the host's command, one set-up for each of
+    /// its two transfers.
+    pub pdu: Duration,
+    /// A PDU without payload, sent or received.
+    pub acknowledgment: Duration,
+    /// One step of the search for a session: 4.3BSD walks a list, on average half of it.
+    pub search: Duration,
+    /// One task that waits for a cluster when another one comes to wait: 4.3BSD keeps them in a list that is walked when a
+    /// cluster comes free, and wakes all of them.
+    pub waiter: Duration,
+    /// A change from one task to another.
+    pub switch: Duration,
+    /// An interruption, taken and left.
+    pub interrupt: Duration,
+    /// Setting up a transfer.
+    pub setup: Duration,
+    /// Reading a byte to sum it, picoseconds.
+    pub sum_byte_ps: u64,
+    /// Copying a byte, picoseconds.
+    pub copy_byte_ps: u64,
+    /// The segmentation chip between two PDUs: the line idles.
+    pub gap: Duration,
+}
+
+/// How content memory is cut up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ContentMemory {
+    /// Bytes in each direction, headers included.
+    pub bytes: u64,
+    /// What a cluster keeps for itself, however short its PDU, bytes.
+    pub cluster_bytes: u64,
+    /// Clusters in each direction whose place the header memory takes.
+    pub header_clusters: u64,
+    /// Bytes of a content page: a cluster's transfers are chains of them.
+    pub page_bytes: u32,
+    /// Windows' worth of receive memory that are prepared for each session: one that is filled, one that is emptied.
+    pub prepared_windows: u64,
+}
+
+/// A board as the model sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CostModel {
+    /// What it has of the five mechanisms.
+    pub mechanisms: Mechanisms,
+    /// What its processor spends.
+    pub costs: Costs,
+    /// What memory it has.
+    pub memory: ContentMemory,
+}
+
+/// Where a constant comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A source names it, or it follows from one.
+    Sourced(&'static str),
+    /// It was chosen so that a published value comes out.
+    Fitted(&'static str),
+    /// No published value depends on it: a plausible figure.
+    Assumed(&'static str),
+}
+
+/// One constant of the model, for those who print it.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// The field.
+    pub name: &'static str,
+    /// Its value in a model, with its unit.
+    pub value: fn(&CostModel) -> String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// The board of paper \[1\]: the one set of constants.
+pub const BOARD_1995: CostModel = CostModel {
+    mechanisms: Mechanisms::ALL,
+    costs: Costs {
+        pdu: Duration::from_nanos(459_500),
+        acknowledgment: Duration::from_nanos(40_000),
+        search: Duration::from_nanos(160),
+        waiter: Duration::from_nanos(870),
+        switch: Duration::from_nanos(16_000),
+        interrupt: Duration::from_nanos(10_000),
+        setup: Duration::from_nanos(10_000),
+        sum_byte_ps: 12_500,
+        copy_byte_ps: 25_000,
+        gap: Duration::from_nanos(4_300),
+    },
+    memory: ContentMemory {
+        bytes: 8 << 20,
+        cluster_bytes: 64 << 10,
+        header_clusters: 1,
+        page_bytes: 4096,
+        prepared_windows: 2,
+    },
+};
+
+impl Costs {
+    /// What a frame of so many cells costs that has arrived, with `sessions` to search.
+    pub fn of_arrival(&self, model: &CostModel, cells: usize, sessions: usize) -> Duration {
+        let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
+        let handling =
+            if cells > SHORT_CELLS { self.of_payload(model, cells * 48) } else { self.acknowledgment };
+        // Without deferral it interrupts: out of the task that sends, and back.
+        let interruption =
+            if model.mechanisms.deferral { Duration::ZERO } else { self.interrupt + 2 * self.switch };
+        search + handling + interruption
+    }
+
+    /// What sending costs: PDUs with payload, their bytes, and PDUs without.
+    pub fn of_departure(&self, model: &CostModel, pdus: u64, bytes: u64, others: u64) -> Duration {
+        let length = bytes.checked_div(pdus).unwrap_or(0) as usize;
+        self.of_payload(model, length) * pdus as u32 + self.acknowledgment * others as u32
+    }
+
+    fn of_payload(&self, model: &CostModel, bytes: usize) -> Duration {
+        let Mechanisms { separation, sum, chaining, .. } = model.mechanisms;
+        let per_byte =
+            if sum { 0 } else { self.sum_byte_ps } + if separation { 0 } else { self.copy_byte_ps };
+        let mut cost = self.pdu + Duration::from_nanos(per_byte * bytes as u64 / 1000);
+        if !chaining {
+            // The host's transfer has a part for every page, the line's one more for the header; one set-up each is
+            // in `pdu`.
+            let pages = (bytes as u32).min(PAYLOAD_BYTES).div_ceil(model.memory.page_bytes).max(1);
+            cost += (2 * pages - 1) * (self.setup + self.interrupt);
+        }
+        cost
+    }
+
+    /// What it costs that writers found no cluster: every time, so many stood in line.
+    pub fn of_waits(&self, waiters: u64) -> Duration {
+        self.waiter * waiters as u32
+    }
+}
+
+impl ContentMemory {
+    /// Clusters in each direction.
+    pub fn clusters(&self) -> u64 {
+        self.bytes / self.cluster_bytes - self.header_clusters
+    }
+
+    /// Sessions that get their receive clusters, with windows of `window_bytes`.
+    pub fn sessions_max(&self, window_bytes: u32) -> usize {
+        let each = u64::from(window_bytes).div_ceil(self.cluster_bytes) * self.prepared_windows;
+        (self.clusters() / each) as usize
+    }
+}
+
+impl CostModel {
+    /// Two such boards with TCP's `config` and windows of `window_bytes`, joined by a switch.
+    pub fn plan(&self, config: &tcp::Config, window_bytes: u32) -> Plan {
+        let window_bytes =
+            if self.mechanisms.scaling { window_bytes } else { window_bytes.min(UNSCALED_WINDOW_BYTES) };
+        let plan = Plan::with_window(window_bytes);
+        // A page of the board stands for what a PDU fills of its cluster; there are as many as clusters.
+        let pages = self.memory.clusters() as usize * PAYLOAD_BYTES as usize;
+        Plan {
+            tcp: tcp::Config {
+                send_buffer_bytes: window_bytes,
+                receive_buffer_bytes: window_bytes,
+                mss: plan.tcp.mss,
+                segment_bytes_max: plan.tcp.segment_bytes_max,
+                shares: false,
+                sessions_max: self.memory.sessions_max(window_bytes),
+                ..config.clone()
+            },
+            memory: MemoryConfig {
+                page_bytes: PAYLOAD_BYTES as usize,
+                transmit_bytes: pages,
+                receive_bytes: pages,
+                ..plan.memory
+            },
+            cell_bits_per_second: self.cell_bits_per_second(),
+            frames_max: FRAMES_MAX,
+            processor: Some(*self),
+            ..plan
+        }
+    }
+
+    /// The rate of the segmentation chip, its pause between PDUs spread over their cells, bit/s.
+    fn cell_bits_per_second(&self) -> u64 {
+        let cell_bits = 8 * kiban_wire::atm::CELL_BYTES as u64;
+        let nanos = PAYLOAD_CELLS * cell_bits * 1_000_000_000 / OC3C_BITS_PER_SECOND;
+        (u128::from(OC3C_BITS_PER_SECOND) * u128::from(nanos)
+            / (u128::from(nanos) + self.costs.gap.as_nanos())) as u64
+    }
+}
+
+/// Frames in the hands of the segmentation chip: half are left for what carries no payload.
+const FRAMES_MAX: usize = 4;
+
+/// Every constant of a model, for those who print them.
+pub const CONSTANTS: [Constant; 18] = {
+    use Origin::{Assumed, Fitted, Sourced};
+    [
+        Constant {
+            name: "costs.pdu",
+            value: |model| micros(model.costs.pdu),
+            origin: Fitted(
+                "16 KB: peak 131.2 Mbit/s, one acknowledgement for each PDU: pdu + acknowledgment = 499.5 us",
+            ),
+        },
+        Constant {
+            name: "costs.acknowledgment",
+            value: |model| micros(model.costs.acknowledgment),
+            origin: Assumed(
+                "its share of the sum above; small enough that one for two PDUs leaves the line the limit",
+            ),
+        },
+        Constant {
+            name: "costs.search",
+            value: |model| micros(model.costs.search),
+            origin: Assumed(
+                "4.3BSD looks through a list of sessions: some ten instructions each at about 64 MIPS (64 SPECint92)",
+            ),
+        },
+        Constant {
+            name: "costs.waiter",
+            value: |model| micros(model.costs.waiter),
+            origin: Fitted(
+                "48 KB: 6.4 % lower at 50 sessions; that it grows with the line of those who wait was chosen for 24 KB beside 48 KB",
+            ),
+        },
+        Constant {
+            name: "costs.switch",
+            value: |model| micros(model.costs.switch),
+            origin: Assumed("paid only without deferral"),
+        },
+        Constant {
+            name: "costs.gap",
+            value: |model| micros(model.costs.gap),
+            origin: Fitted(
+                "256 KB, one session: 133.4 Mbit/s: 491.3 us a PDU, of which its cells take 487.0",
+            ),
+        },
+        Constant {
+            name: "costs.interrupt",
+            value: |model| micros(model.costs.interrupt),
+            origin: Assumed("paid only without deferral or chaining"),
+        },
+        Constant {
+            name: "costs.setup",
+            value: |model| micros(model.costs.setup),
+            origin: Assumed("paid apart only without chaining; one for each transfer is part of pdu"),
+        },
+        Constant {
+            name: "costs.sum_byte",
+            value: |model| format!("{} ns", model.costs.sum_byte_ps as f64 / 1000.0),
+            origin: Assumed("memory read at 80 MB/s; paid only without the sum on the fly"),
+        },
+        Constant {
+            name: "costs.copy_byte",
+            value: |model| format!("{} ns", model.costs.copy_byte_ps as f64 / 1000.0),
+            origin: Assumed("memory copied at 40 MB/s; paid only without separation"),
+        },
+        Constant {
+            name: "memory.bytes",
+            value: |model| format!("{} MiB", model.memory.bytes >> 20),
+            origin: Sourced("paper [1], table 1: 8 MB to transmit, 8 MB to receive"),
+        },
+        Constant {
+            name: "memory.cluster",
+            value: |model| format!("{} KiB", model.memory.cluster_bytes >> 10),
+            origin: Fitted(
+                "clusters run out between 120 held (16 KB, 60 sessions) and 180 (24 KB, 60): 47 to 70 KiB each",
+            ),
+        },
+        Constant {
+            name: "memory.header_clusters",
+            value: |model| model.memory.header_clusters.to_string(),
+            origin: Fitted(
+                "256 KB: no data past 15 sessions; header memory (§3.1) is taken to lie in the 8 MB",
+            ),
+        },
+        Constant {
+            name: "memory.prepared_windows",
+            value: |model| model.memory.prepared_windows.to_string(),
+            origin: Fitted("256 KB: no data past 15 sessions: 15 x 2 x 4 clusters fit, 16 do not"),
+        },
+        Constant {
+            name: "memory.page",
+            value: |model| format!("{} bytes", model.memory.page_bytes),
+            origin: Assumed("counts only without chaining"),
+        },
+        Constant {
+            name: "frames in the chip",
+            value: |_| (FRAMES_MAX / 2).to_string(),
+            origin: Assumed("one under way and the next; more would only let the processor run ahead"),
+        },
+        Constant {
+            name: "payload",
+            value: |_| format!("{PAYLOAD_BYTES} bytes"),
+            origin: Sourced("paper [1], §4.1"),
+        },
+        Constant {
+            name: "line length",
+            value: |_| "2 x 100 m".to_owned(),
+            origin: Assumed("one room: half a microsecond each"),
+        },
+    ]
+};
+
+fn micros(length: Duration) -> String {
+    format!("{} us", length.as_nanos() as f64 / 1000.0)
+}

@@ -1,0 +1,136 @@
+//! A modelled processor: when a board that has one is called.
+//!
+//! Goal      the board that we ship at the speed of another machine.
+//! Rest      what arrives waits. When the processor is free it takes what has come, pays for it, and only then is the
+//!           board told; the host's program runs; what the board then sends is paid for before the processor is free again.
+//! Deferral  all that has come is taken at once, between two PDUs (paper \[1\]'s pipeline rescheduling); without it,
+//!           frame by frame.
+//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for; the segmentation chip holds
+//!           so few frames that this is at most two PDUs ahead.
+
+use crate::cost::CostModel;
+use kiban_board::Board;
+use kiban_ground::Instant;
+use kiban_stack::atm::TimedCell;
+use std::time::Duration;
+
+/// Where the processor stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Nothing is in work.
+    Rest,
+    /// The batch has been paid for: the board is to be told.
+    Heard,
+    /// The board is to be drained.
+    Drain,
+}
+
+/// What a board has done so far, as far as it costs.
+#[derive(Clone, Copy, Default, Debug)]
+struct Done {
+    segments_out: u64,
+    bytes_out: u64,
+    again: u64,
+    waiters: u64,
+}
+
+impl Done {
+    fn of(board: &Board) -> Done {
+        let tcp = board.tcp_counters();
+        Done {
+            segments_out: tcp.segments_out,
+            bytes_out: tcp.bytes_out,
+            again: tcp.retransmissions,
+            waiters: board.page_waits().1,
+        }
+    }
+}
+
+/// A processor at work.
+#[derive(Debug)]
+pub(crate) struct Processor {
+    model: CostModel,
+    mss: u64,
+    pub(crate) stage: Stage,
+    pub(crate) free_at: Instant,
+    /// When the board has something to do by itself.
+    pub(crate) due: Instant,
+    /// Cells that have arrived, by port.
+    inbox: Vec<Vec<TimedCell>>,
+    /// The batch in work, and its port.
+    pub(crate) batch: Vec<TimedCell>,
+    pub(crate) port: usize,
+    done: Done,
+    busy: Duration,
+}
+
+impl Processor {
+    pub(crate) fn new(model: CostModel, mss: u16) -> Processor {
+        Processor {
+            model,
+            mss: u64::from(mss).max(1),
+            stage: Stage::Rest,
+            free_at: Instant::ZERO,
+            due: Instant::NEVER,
+            inbox: Vec::new(),
+            batch: Vec::new(),
+            port: 0,
+            done: Done::default(),
+            busy: Duration::ZERO,
+        }
+    }
+
+    /// How long it has worked.
+    pub(crate) fn busy(&self) -> Duration {
+        self.busy
+    }
+
+    /// Cells have arrived at a port.
+    pub(crate) fn hear(&mut self, port: usize, cells: &[TimedCell]) {
+        if self.inbox.len() <= port {
+            self.inbox.resize_with(port + 1, Vec::new);
+        }
+        self.inbox[port].extend_from_slice(cells);
+    }
+
+    /// Takes what has come as the batch and begins to pay for it. Whether there was any.
+    pub(crate) fn take(&mut self, board: &Board, now: Instant) -> bool {
+        for (port, cells) in self.inbox.iter_mut().enumerate() {
+            let mut frames = cells.iter().enumerate().filter(|(_, cell)| cell.is_end()).map(|(at, _)| at + 1);
+            let end = if self.model.mechanisms.deferral { frames.next_back() } else { frames.next() };
+            let Some(end) = end else { continue };
+            self.batch.clear();
+            self.batch.extend(cells.drain(..end));
+            self.port = port;
+            let frames = self.batch.chunk_by(|cell, _| !cell.is_end());
+            let costs = &self.model.costs;
+            let sessions = board.sessions();
+            let cost = frames.map(|frame| costs.of_arrival(&self.model, frame.len(), sessions)).sum();
+            self.pay(cost, now);
+            self.stage = Stage::Heard;
+            return true;
+        }
+        false
+    }
+
+    /// Pays for what the board has done since it was asked last. Whether that was anything.
+    pub(crate) fn pay_for_work(&mut self, board: &Board, now: Instant) -> bool {
+        let done = Done::of(board);
+        let bytes = done.bytes_out - self.done.bytes_out;
+        let segments = done.segments_out - self.done.segments_out;
+        let again = done.again - self.done.again;
+        let pdus = (bytes.div_ceil(self.mss) + again).min(segments);
+        let bytes = bytes + again * self.mss;
+        let costs = &self.model.costs;
+        let cost = costs.of_departure(&self.model, pdus, bytes, segments - pdus)
+            + costs.of_waits(done.waiters - self.done.waiters);
+        self.done = done;
+        self.pay(cost, now);
+        cost > Duration::ZERO
+    }
+
+    fn pay(&mut self, cost: Duration, now: Instant) {
+        self.busy += cost;
+        self.free_at = now + cost;
+    }
+}

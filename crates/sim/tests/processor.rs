@@ -1,0 +1,98 @@
+//! A modelled processor decides when a board is called, and nothing else.
+
+use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism, Mechanisms};
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{Pair, Plan, check};
+use kiban_stack::tcp;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const PORT: u16 = 5001;
+
+/// Sends `bytes` over each of `sessions` streams; what arrived, by stream, and how long it took.
+fn transfer(plan: &Plan, sessions: usize, bytes: u64) -> (Vec<Vec<u8>>, Duration, Pair) {
+    let mut pair = Pair::new(plan);
+    let received: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+    let make = {
+        let received = received.clone();
+        Box::new(move |number: usize| -> Sink {
+            received.borrow_mut().resize(number + 1, Vec::new());
+            let received = received.clone();
+            Box::new(move |_, bytes| received.borrow_mut()[number].extend_from_slice(bytes))
+        })
+    };
+    let source = || -> Source {
+        Box::new(|from, target| {
+            target.iter_mut().zip(from..).for_each(|(byte, at)| *byte = pattern(at));
+        })
+    };
+    let streams = (0..sessions).map(|_| (bytes, source())).collect();
+    pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
+    pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
+    pair.world.run(kiban_ground::Instant::ZERO + Duration::from_secs(3600));
+    let took = pair.world.now().since(kiban_ground::Instant::ZERO);
+    let received = received.borrow().clone();
+    (received, took, pair)
+}
+
+fn pattern(at: u64) -> u8 {
+    (at * 7 + at / 251) as u8
+}
+
+fn model(costs: Costs) -> CostModel {
+    CostModel { costs, ..BOARD_1995 }
+}
+
+#[test]
+fn what_arrives_is_what_was_sent_and_all_comes_to_rest() {
+    let expected: Vec<u8> = (0..300_000).map(pattern).collect();
+    for mechanisms in Mechanism::ALL.map(Mechanisms::without).into_iter().chain([Mechanisms::ALL]) {
+        // Twelve windows of 128 KB want more clusters than there are: writers wait.
+        let plan = CostModel { mechanisms, ..BOARD_1995 }.plan(&tcp::Config::bsd43(), 128 << 10);
+        let (received, _, mut pair) = transfer(&plan, 12, 300_000);
+        assert_eq!(received.len(), 12, "{mechanisms:?}");
+        for (number, stream) in received.iter().enumerate() {
+            assert_eq!(check::stream(number, &expected, stream), [], "{mechanisms:?}");
+        }
+        let boards = pair.boards;
+        assert!(pair.world.board(boards[0]).page_waits().0 > 0 || !mechanisms.scaling, "{mechanisms:?}");
+        assert_eq!(check::at_rest(&mut pair.world, &boards), [], "{mechanisms:?}");
+    }
+}
+
+#[test]
+fn a_slow_processor_sets_the_pace_and_a_fast_one_the_line() {
+    let config = tcp::Config { copy_chunk_bytes: None, ..tcp::Config::bsd43() };
+    let bytes = 4 << 20;
+    let pdus = bytes / 8192;
+    for (pdu_us, expected_us) in [(2000, 2000.0), (1000, 1000.0), (100, 491.3)] {
+        let costs =
+            Costs { pdu: Duration::from_micros(pdu_us), acknowledgment: Duration::ZERO, ..BOARD_1995.costs };
+        let (_, took, pair) = transfer(&model(costs).plan(&config, 256 << 10), 1, bytes);
+        // The beginning and the end stand beside the flow: a delayed acknowledgement, the last of the window.
+        let each = (took.as_secs_f64() - 0.2) * 1e6 / pdus as f64;
+        assert!((each / expected_us - 1.0).abs() < 0.06, "{pdu_us} us: {each} us");
+        let busy = pair.world.processor_busy(pair.boards[0]).as_secs_f64() * 1e6 / pdus as f64;
+        assert!((busy / pdu_us as f64 - 1.0).abs() < 0.02, "{pdu_us} us: {busy} us");
+    }
+}
+
+#[test]
+fn the_same_plan_gives_the_same_run() {
+    let plan = BOARD_1995.plan(&tcp::Config::bsd43(), 48 << 10);
+    let run = || {
+        let (received, took, pair) = transfer(&plan, 7, 100_000);
+        (received, took, pair.world.events())
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn receive_clusters_bound_the_sessions() {
+    // Window in KB, sessions that find their clusters.
+    for (window, sessions) in [(8, 63), (16, 63), (48, 63), (64, 63), (128, 31), (256, 15)] {
+        assert_eq!(BOARD_1995.memory.sessions_max(window << 10), sessions, "{window} KB");
+    }
+    assert_eq!(BOARD_1995.memory.clusters(), 127);
+}
