@@ -162,7 +162,7 @@ fn errors_go_to_whom_they_are_about_and_end_nothing() {
         }
         hub.inject(0, &error(kinds[0], of(protocol::TCP)));
         hub.run();
-        assert_eq!(hub.count(0, "tcp", "icmp_errors"), 1);
+        assert_eq!(hub.count(0, "tcp", "troubles_disbelieved"), 1);
         assert!(hub.boards[0].host().info(stream).is_err() || hub.take_told(0).is_empty());
         // Errors that nobody takes do not pile up.
         for _ in 0..5000 {

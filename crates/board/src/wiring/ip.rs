@@ -24,6 +24,8 @@ use kiban_wire::tcp::Sequence;
 
 /// The code of an error about a datagram for nobody (RFC 792; RFC 4443 §3.1).
 const PORT_UNREACHABLE_4: u8 = 3;
+/// RFC 792: code 2.
+const PROTOCOL_UNREACHABLE_4: u8 = 2;
 const PORT_UNREACHABLE_6: u8 = 4;
 
 /// The IP family of one board.
@@ -116,7 +118,8 @@ impl IpTower {
         match trouble.protocol {
             protocol::TCP => {
                 let (local, remote, sequence) = (trouble.local(), trouble.remote(), trouble.sequence());
-                self.tcp.on_trouble(local, remote, Sequence(sequence), trouble, cx, &mut self.from_tcp);
+                let kind = for_tcp(trouble.kind, trouble.target.is_ipv4());
+                self.tcp.on_icmp(local, remote, Sequence(sequence), kind, cx, &mut self.from_tcp);
                 self.tell(edge, cx);
             }
             protocol::UDP => {
@@ -204,4 +207,22 @@ pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, chance: &mut
     let receive = (memory.receive_bytes as f64 * page_payload) as u64;
     let tcp = Tcp::new(config.tcp.clone(), memory.transmit_bytes as u64, receive, chance);
     IpTower::new(ip, tcp, Udp::new(config.udp_sockets_max))
+}
+
+/// What a reported error means to TCP (RFC 1122 §4.2.3.9; RFC 4443 §3.1).
+fn for_tcp(kind: TroubleKind, is_ipv4: bool) -> tcp::Trouble {
+    match kind {
+        TroubleKind::Unreachable { code: PROTOCOL_UNREACHABLE_4 } if is_ipv4 => {
+            tcp::Trouble::ProtocolUnreachable
+        }
+        TroubleKind::Unreachable { code }
+            if code == if is_ipv4 { PORT_UNREACHABLE_4 } else { PORT_UNREACHABLE_6 } =>
+        {
+            tcp::Trouble::PortUnreachable
+        }
+        TroubleKind::Unreachable { .. } => tcp::Trouble::Unreachable,
+        TroubleKind::FragmentationNeeded { mtu } => tcp::Trouble::PacketTooBig { mtu },
+        TroubleKind::TimeExceeded { .. } => tcp::Trouble::TimeExceeded,
+        TroubleKind::ParameterProblem { .. } => tcp::Trouble::ParameterProblem,
+    }
 }

@@ -81,7 +81,5 @@ kiban_ground::counters! {
         timed_out,
         /// Turns that found no PDU block.
         starved,
-        /// Errors that others reported of our segments (ICMP).
-        icmp_errors,
     }
 }

@@ -37,7 +37,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod trouble;
 
 pub use config::{AckUnit, Config, LossDetection, Nagle, Offer};
 pub use congestion::CongestionControl;

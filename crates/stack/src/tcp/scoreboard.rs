@@ -345,6 +345,13 @@ impl Scoreboard {
         self.nameless = 0;
     }
 
+    /// Packets of more than `unit` bytes do not pass any more: what is lost is sent again in shorter ones.
+    pub(super) fn shorten(&mut self, unit: u16) {
+        for record in &mut self.records {
+            record.unit = record.unit.min(unit.max(1));
+        }
+    }
+
     /// The peer did not keep what it said it held (RFC 2018 §8): nothing is sacked.
     pub(super) fn renege(&mut self) {
         for record in &mut self.records {

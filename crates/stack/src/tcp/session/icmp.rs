@@ -44,6 +44,7 @@ impl Session {
         self.mss = mss;
         desk.counters.mss_lowered += 1;
         if self.state.is_synchronised() && self.una != self.max {
+            self.board.shorten(mss as u16);
             self.board.lose_all();
             self.at_once = true;
         }
