@@ -7,7 +7,7 @@ use common::talk::*;
 use common::{at_ms, ms};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use kiban_stack::tcp::{Config, Refusal, State};
+use kiban_stack::tcp::{Config, Refusal, State, SynCookies};
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -285,7 +285,7 @@ fn a_half_open_session_refuses_a_wrong_acknowledgement_and_stays() {
 
 #[test]
 fn a_full_backlog_drops_requests_silently_and_frees_itself() {
-    let mut talk = Talk::listening(Config { backlog: 3, ..Config::default() });
+    let mut talk = Talk::listening(Config { backlog: 3, syn_cookies: SynCookies::Off, ..Config::default() });
     let syn = |talk: &mut Talk, port| {
         talk.peer_port = port;
         talk.hear(seg(SYN, 0, 0, 8000), b"");

@@ -1,6 +1,7 @@
 //! What of TCP can be set, with the source of each default.
 
 use super::CongestionControl;
+use super::cookie::SynCookies;
 use core::time::Duration;
 use kiban_ground::Instant;
 
@@ -162,8 +163,10 @@ kiban_ground::settings! {
         mss_min: u16 = 512,
         /// Sessions at most.
         sessions_max: usize = 16_384,
-        /// Connections of one listener that are not yet accepted, at most.
+        /// Connections of one listener that are not yet made, at most.
         backlog: usize = 128,
+        /// When requests are answered without remembering them (RFC 4987 §3.6).
+        syn_cookies: SynCookies = SynCookies::Full,
     }
 }
 

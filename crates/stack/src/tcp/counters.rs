@@ -17,6 +17,12 @@ kiban_ground::counters! {
         requests_in,
         /// Connection requests dropped because the backlog or the table was full.
         requests_dropped,
+        /// Requests answered with a cookie (RFC 4987 §3.6).
+        cookies_out,
+        /// Sessions that began with a cookie.
+        cookies_in,
+        /// Acknowledgements, to a listener that gave cookies, that bring none back.
+        cookies_wrong,
         /// Segments with a header that breaks a rule.
         malformed,
         /// Segments whose checksum does not match.

@@ -19,6 +19,7 @@
 
 mod config;
 mod congestion;
+mod cookie;
 mod counters;
 mod cubic;
 mod icmp;
@@ -33,6 +34,7 @@ mod session;
 mod share;
 mod stamps;
 mod state;
+mod stranger;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,7 @@ mod throttle;
 
 pub use config::{AckUnit, Config, LossDetection, Nagle, Offer};
 pub use congestion::CongestionControl;
+pub use cookie::SynCookies;
 pub use counters::TcpCounters;
 pub use icmp::Trouble;
 pub use profile::PROFILES;
@@ -52,10 +55,11 @@ use core::time::Duration;
 use kiban_ground::{Alarms, Chance, Context, Instant, Pdu, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::{Flags, Header, Sequence};
-use secret::Secret;
+use kiban_wire::tcp::Header;
+use secret::{Beginning, Secret};
 use session::{Desk, Progress, Session};
 use share::Share;
+use stranger::Listener;
 use table::Table;
 use throttle::Throttle;
 
@@ -227,14 +231,6 @@ pub struct Info {
     pub trouble: Option<Trouble>,
 }
 
-struct Listener {
-    number: u32,
-    local: SocketAddr,
-    /// An unspecified IPv6 address stands for the IPv4 addresses, too.
-    dual: bool,
-    waiting: usize,
-}
-
 /// TCP for one board.
 pub struct Tcp {
     config: Config,
@@ -319,7 +315,13 @@ impl Tcp {
             return Err(Refusal::AddressInUse);
         }
         self.next_listener += 1;
-        self.listeners.push(Listener { number: self.next_listener, local, dual, waiting: 0 });
+        self.listeners.push(Listener {
+            number: self.next_listener,
+            local,
+            dual,
+            waiting: 0,
+            cookies_until: Instant::ZERO,
+        });
         Ok(self.next_listener)
     }
 
@@ -349,12 +351,7 @@ impl Tcp {
             return Err(Refusal::AddressInUse);
         }
         let beginning = self.secret.beginning(local, remote, cx.now);
-        let config = &self.config;
-        let id =
-            self.table.insert(local, remote, |id| Session::new(id, local, remote, beginning, None, config));
-        if let Some(session) = self.table.get_mut(id) {
-            session.lane = lane;
-        }
+        let id = self.begin((local, remote), beginning, None, lane);
         self.put_in_line(id.index);
         Ok(id)
     }
@@ -504,86 +501,21 @@ impl Tcp {
         }
     }
 
-    /// A segment that belongs to no session: a request for a listener, or a mistake (RFC 9293 §3.10.7.1, §3.10.7.2).
-    fn on_stranger(
+    /// A session of its own name.
+    fn begin(
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
-        header: &Header,
-        pdu: Pdu,
+        beginning: Beginning,
+        listener: Option<u32>,
         lane: usize,
-        cx: &mut Context<'_>,
-        out: &mut Outbox,
-    ) {
-        let flags = header.flags;
-        if flags.has(Flags::RST) {
-            return;
-        }
-        // A listener of this address goes before one of all addresses.
-        let serves = |listener: &&mut Listener| {
-            let address = listener.local.ip();
-            listener.local.port() == local.port()
-                && (address == local.ip()
-                    || (address.is_unspecified() && (listener.dual || address.is_ipv4() == local.is_ipv4())))
-        };
-        let listener =
-            self.listeners.iter_mut().filter(serves).max_by_key(|listener| listener.local == local);
-        let (false, Some(listener)) = (flags.has(Flags::ACK), listener) else {
-            return self.answer_reset(local, remote, header, pdu, out);
-        };
-        if !flags.has(Flags::SYN) {
-            // RFC 9293 §3.10.7.2, fourth: neither RST, ACK nor SYN: dropped.
-            self.counters.unacceptable += 1;
-            return;
-        }
-        if listener.waiting >= self.config.backlog || self.table.len() >= self.config.sessions_max {
-            self.counters.requests_dropped += 1;
-            return;
-        }
-        listener.waiting += 1;
-        self.counters.requests_in += 1;
-        let number = listener.number;
-        let beginning = self.secret.beginning(local, remote, cx.now);
+    ) -> SessionId {
         let config = &self.config;
-        let id = self
-            .table
-            .insert(local, remote, |id| Session::new(id, local, remote, beginning, Some(number), config));
-        self.with(id.index, cx, out, |session, desk| {
+        let make = |id| Session::new(id, local, remote, beginning, listener, config);
+        let id = self.table.insert(local, remote, make);
+        if let Some(session) = self.table.get_mut(id) {
             session.lane = lane;
-            session.on_first_syn(header, desk);
-        });
-    }
-
-    /// RFC 9293 §3.10.7.1: the reset that a segment for nobody gets. The segment's own PDU carries it.
-    fn answer_reset(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        header: &Header,
-        mut pdu: Pdu,
-        out: &mut Outbox,
-    ) {
-        self.counters.unknown += 1;
-        self.counters.resets_out += 1;
-        let (sequence, acknowledgment, flags) = if header.flags.has(Flags::ACK) {
-            (header.acknowledgment, Sequence(0), Flags::RST)
-        } else {
-            (Sequence(0), header.sequence + header.sequence_bytes(pdu.body_len()), Flags::RST | Flags::ACK)
-        };
-        pdu.truncate(0);
-        let answer = Header {
-            source_port: local.port(),
-            target_port: remote.port(),
-            sequence,
-            acknowledgment,
-            flags,
-            window: 0,
-            urgent: 0,
-            options: kiban_wire::tcp::Options::NONE,
-        };
-        let bytes = pdu.push_head(answer.length());
-        let length = answer.write(bytes);
-        kiban_wire::tcp::fill(bytes, checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, length));
-        out.down.push_back(Segment { source: local.ip(), target: remote.ip(), pdu });
+        }
+        id
     }
 
     // ---- Settle and time --------------------------------------------------------------------------------------

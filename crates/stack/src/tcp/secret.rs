@@ -37,7 +37,8 @@ impl Secret {
         }
     }
 
-    fn stamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
+    /// Where the clock of our timestamps towards that name begins.
+    pub(super) fn stamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
         self.name(b't', local, remote).finish() as u32
     }
 

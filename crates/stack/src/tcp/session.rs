@@ -9,6 +9,7 @@
 mod ack_rule;
 mod acknowledge;
 mod arrive;
+mod cookie;
 mod data;
 mod icmp;
 mod options;
