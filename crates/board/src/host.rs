@@ -12,6 +12,7 @@ use crate::edge::{Completion, Inbox, StreamId};
 use alloc::collections::VecDeque;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use kiban_ground::{Pdu, Slice};
 use kiban_stack::tcp;
 use kiban_stack::udp::{self, SocketId};
@@ -115,7 +116,8 @@ impl Host<'_> {
 
     /// Listens no more. Streams that the listener made stay.
     pub fn unlisten(&mut self, listener: u32) -> Result<(), Refused> {
-        if self.board.ip.tcp.unlisten(listener) { Ok(()) } else { Err(Refused::UnknownListener) }
+        let known = self.board.with_context(|ip, cx| ip.tcp.unlisten(listener, cx, &mut ip.from_tcp));
+        if known { Ok(()) } else { Err(Refused::UnknownListener) }
     }
 
     /// Opens a stream to `remote`. [`Completion::Opened`] or [`Completion::Ended`] tells how it went.
@@ -287,6 +289,19 @@ impl Host<'_> {
             self.board.abort(session);
         }
         Ok(())
+    }
+
+    /// How patient a stream is: after so much silence the peer is asked whether it lives (RFC 9293 §3.8.4), and for so
+    /// long bytes may wait for their acknowledgement (§3.8.3); none: not at all, and as long as TCP's settings say.
+    pub fn set_patience(
+        &mut self,
+        id: StreamId,
+        keep_alive: Option<Duration>,
+        user_timeout: Option<Duration>,
+    ) -> Result<(), Refused> {
+        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        self.board.unsettled = true;
+        Ok(self.board.ip.tcp.set_patience(session, keep_alive, user_timeout)?)
     }
 
     /// What TCP knows about a stream, while it lives.

@@ -341,7 +341,8 @@ fn a_listener_of_one_address_goes_before_one_of_all() {
             other => panic!("{other:?}"),
         }
         talk.settle();
-        talk.station.tcp.unlisten(special);
+        let now = talk.now;
+        talk.station.with(now, |tcp, cx, out| tcp.unlisten(special, cx, out));
     }
 }
 

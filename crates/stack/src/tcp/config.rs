@@ -149,6 +149,20 @@ kiban_ground::settings! {
         pacing: bool = false,
         /// How long a closed session keeps its name (RFC 9293 §3.4.2: twice the segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
+        /// Sessions that may keep their name so, at most: beyond it the oldest goes (Linux: `tcp_max_tw_buckets`).
+        time_wait_max: usize = 4096,
+        /// How long a session whose host has closed waits for the peer's FIN (Linux: `tcp_fin_timeout`, 60 s).
+        fin_wait_2: Duration = Duration::from_secs(60),
+        /// After so much silence the peer is asked whether it lives (RFC 9293 §3.8.4: off, and not below two hours by
+        /// default). Of every session; one can be set apart.
+        keep_alive: Option<Duration> = None,
+        /// Between questions without an answer (Linux: 75 s).
+        keep_alive_interval: Duration = Duration::from_secs(75),
+        /// Questions without an answer before the session is given up (Linux: 9).
+        keep_alive_probes: u32 = 9,
+        /// How long bytes may wait for their acknowledgement before the session is given up (RFC 9293 §3.8.3; RFC 5482).
+        /// None: `retries` alone says.
+        user_timeout: Option<Duration> = None,
         /// Timestamps (RFC 7323): offered, and answered when offered (Linux: on).
         timestamps: bool = true,
         /// Selective acknowledgements (RFC 2018, RFC 2883): offered, and answered when offered (Linux: on).

@@ -2,7 +2,7 @@
 //!
 //! Idea      what must be remembered of a SYN is told to the peer in our initial sequence number, and comes back in the
 //!           acknowledgement (Bernstein 1996).
-//! Number    hash(name) + the peer's initial number + slot · 2²⁴ + (hash(name, slot) + size) mod 2²⁴. A slot is 64
+//! Number    hash(name) + the peer's initial number + slot · 2²⁴ + (hash(name, slot, peer's number) + size) mod 2²⁴. A slot is 64
 //!           seconds, a number is taken for two to three of them; the size is one of eight. A guess hits once in 2²⁷.
 //! Clock     with timestamps the low five bits of our clock say what else was agreed: the window shift (15: none) and
 //!           whether SACK. Without them neither is offered.
@@ -48,9 +48,9 @@ fn slot(now: Instant) -> u32 {
     (now.as_nanos() / SLOT.as_nanos() as u64) as u32
 }
 
-fn hash(secret: &Secret, name: Name, slot: Option<u32>) -> u32 {
+fn hash(secret: &Secret, name: Name, more: &[u32]) -> u32 {
     let mut hasher = secret.name(b'c', name.0, name.1);
-    slot.into_iter().for_each(|slot| hasher.write(&slot.to_be_bytes()));
+    more.iter().for_each(|word| hasher.write(&word.to_be_bytes()));
     hasher.finish() as u32
 }
 
@@ -59,8 +59,8 @@ fn number(secret: &Secret, name: Name, syn: &Header, now: Instant) -> Sequence {
     let mss = syn.options.mss.unwrap_or(536);
     let size = SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0) as u32;
     let slot = slot(now);
-    let low = hash(secret, name, Some(slot)).wrapping_add(size) & LOW;
-    Sequence(hash(secret, name, None).wrapping_add(syn.sequence.0).wrapping_add(slot << 24).wrapping_add(low))
+    let low = hash(secret, name, &[slot, syn.sequence.0]).wrapping_add(size) & LOW;
+    Sequence(hash(secret, name, &[]).wrapping_add(syn.sequence.0).wrapping_add(slot << 24).wrapping_add(low))
 }
 
 /// The answer to a SYN.
@@ -114,14 +114,14 @@ pub(super) fn recall(
     now: Instant,
 ) -> Option<Header> {
     let theirs = ack.sequence - 1;
-    let rest = (ack.acknowledgment - 1).0.wrapping_sub(hash(secret, name, None)).wrapping_sub(theirs.0);
+    let rest = (ack.acknowledgment - 1).0.wrapping_sub(hash(secret, name, &[])).wrapping_sub(theirs.0);
     // Slots are counted modulo 256.
     let age = (slot(now).wrapping_sub(rest >> 24)) & 0xff;
     if age > SLOTS_MAX {
         return None;
     }
     let then = slot(now).wrapping_sub(age);
-    let size = rest.wrapping_sub(hash(secret, name, Some(then))) & LOW;
+    let size = rest.wrapping_sub(hash(secret, name, &[then, theirs.0])) & LOW;
     let mss = *SIZES.get(size as usize)?;
     let mut options = Options { mss: Some(mss), ..Options::NONE };
     if let Some(stamps) = ack.options.timestamps.filter(|_| config.timestamps) {

@@ -81,6 +81,12 @@ kiban_ground::counters! {
         timeouts,
         /// Window probes.
         probes,
+        /// Questions to a silent peer (RFC 9293 §3.8.4).
+        keep_alives,
+        /// Names taken by a new SYN before their time was over (RFC 6191).
+        time_wait_reused,
+        /// Sessions that left TIME-WAIT early because too many rested.
+        time_wait_cut,
         /// Acknowledgements that waited for the timer.
         delayed_acks,
         /// Sessions given up because the peer was silent.

@@ -26,6 +26,7 @@ mod icmp;
 mod profile;
 mod rack;
 mod receive;
+mod resting;
 mod rtt;
 mod scoreboard;
 mod secret;
@@ -56,6 +57,7 @@ use kiban_ground::{Alarms, Chance, Context, Instant, Pdu, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Header;
+use resting::Resting;
 use secret::{Beginning, Secret};
 use session::{Desk, Progress, Session};
 use share::Share;
@@ -110,7 +112,7 @@ pub enum Refusal {
     NoRoom,
     /// Somebody listens on that address and port already, or the same connection exists.
     AddressInUse,
-    /// The two addresses are not of one family, or a port is zero where one is needed.
+    /// The two addresses are not of one family, one is of nobody, or a port is zero where one is needed.
     BadAddress,
     /// All session numbers or all dynamic ports are in use.
     TooMany,
@@ -240,6 +242,7 @@ pub struct Tcp {
     next_port: u32,
     secret: Secret,
     challenges: Throttle,
+    resting: Resting,
     lines: Vec<VecDeque<SessionId>>,
     alarms: Alarms,
     retry_at: Instant,
@@ -260,6 +263,7 @@ impl Tcp {
             next_port: chance.draw() as u32,
             secret: Secret::new(chance),
             challenges: Throttle::default(),
+            resting: Resting::default(),
             lines: Vec::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
@@ -325,11 +329,34 @@ impl Tcp {
         Ok(self.next_listener)
     }
 
-    /// Listens no more; sessions that it made stay. Whether there was such a listener.
-    pub fn unlisten(&mut self, listener: u32) -> bool {
+    /// Listens no more; sessions that it made stay, those half made are reset (RFC 9293 §3.10.4). Whether there was
+    /// such a listener.
+    pub fn unlisten(&mut self, listener: u32, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
         let before = self.listeners.len();
         self.listeners.retain(|other| other.number != listener);
+        let half_made: Vec<u32> = self
+            .table
+            .iter()
+            .filter(|session| session.listener == Some(listener))
+            .map(|session| session.id.index)
+            .collect();
+        half_made
+            .into_iter()
+            .for_each(|index| self.with(index, cx, out, |session, desk| session.abort(desk)));
         self.listeners.len() < before
+    }
+
+    /// How patient a session is: after so much silence the peer is asked whether it lives, and for so long bytes may wait
+    /// for their acknowledgement; none: for ever.
+    pub fn set_patience(
+        &mut self,
+        session: SessionId,
+        keep_alive: Option<Duration>,
+        user_timeout: Option<Duration>,
+    ) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_patience(keep_alive, user_timeout);
+        self.put_in_line(session.index);
+        Ok(())
     }
 
     /// Opens a session from `local` (port 0: one is chosen) to `remote`, whose segments leave on `lane`.
@@ -340,7 +367,8 @@ impl Tcp {
         lane: usize,
         cx: &mut Context<'_>,
     ) -> Result<SessionId, Refusal> {
-        if local.is_ipv4() != remote.is_ipv4() || remote.port() == 0 || remote.ip().is_unspecified() {
+        let nowhere = local.ip().is_unspecified() || remote.ip().is_unspecified() || remote.port() == 0;
+        if local.is_ipv4() != remote.is_ipv4() || nowhere {
             return Err(Refusal::BadAddress);
         }
         if self.table.len() >= self.config.sessions_max {
@@ -485,7 +513,12 @@ impl Tcp {
         }
         let (local, remote) =
             (SocketAddr::new(target, header.target_port), SocketAddr::new(source, header.source_port));
-        match self.table.find(local, remote) {
+        let mut found = self.table.find(local, remote);
+        let least = found.and_then(|index| self.take_name(index, &header, cx, out));
+        if least.is_some() {
+            found = None;
+        }
+        match found {
             Some(index) => {
                 let early = self.counters.out_of_order;
                 self.with(index, cx, out, |session, desk| {
@@ -497,7 +530,7 @@ impl Tcp {
                     self.table.iter_mut().for_each(|session| session.give_up_early(&mut self.counters));
                 }
             }
-            None => self.on_stranger((local, remote), &header, pdu, lane, cx, out),
+            None => self.on_stranger((local, remote), &header, pdu, (lane, least), cx, out),
         }
     }
 
@@ -622,7 +655,7 @@ impl Tcp {
         work: impl FnOnce(&mut Session, &mut Desk<'_, '_>),
     ) {
         let Some(session) = self.table.at(index) else { return };
-        let waiting = session.listener;
+        let (waiting, rested) = (session.listener, session.state == State::TimeWait);
         let mut desk = Desk {
             config: &self.config,
             cx,
@@ -634,7 +667,8 @@ impl Tcp {
             counters: &mut self.counters,
         };
         work(session, &mut desk);
-        let closed = session.state == State::Closed;
+        let (id, closed) = (session.id, session.state == State::Closed);
+        let rests = session.state == State::TimeWait && !rested;
         if let Some(number) = waiting
             && (closed || session.listener.is_none())
             && let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number)
@@ -645,6 +679,9 @@ impl Tcp {
             self.table.remove(index);
         } else if !session.in_line {
             self.put_in_line(index);
+        }
+        if rests {
+            self.on_rest(id, cx, out);
         }
     }
 }

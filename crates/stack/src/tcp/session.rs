@@ -17,6 +17,7 @@ mod output;
 mod recovery;
 mod send_rule;
 mod time;
+mod watch;
 
 use super::congestion::Congestion;
 use super::rack::Rack;
@@ -36,7 +37,8 @@ use core::time::Duration;
 use kiban_ground::{Alarm, Context, Instant, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
-use kiban_wire::tcp::{Flags, Options, Sequence};
+use kiban_wire::tcp::{Flags, Header, Options, Sequence};
+use watch::Watch;
 
 /// What a session works with, lent by the protocol for one call.
 pub(super) struct Desk<'a, 'b> {
@@ -163,6 +165,7 @@ pub(super) struct Session {
     /// Segments of this burst that came early: each is told, up to [`DUPLICATES_MAX`].
     duplicates: u8,
     ack_at: Instant,
+    watch: Watch,
     challenged_at: Instant,
     challenges: u8,
     /// The last ICMP error that was believed (RFC 5927).
@@ -237,6 +240,7 @@ impl Session {
             owed: Owed::Nothing,
             duplicates: 0,
             ack_at: Instant::NEVER,
+            watch: Watch::new(config),
             challenged_at: Instant::ZERO,
             challenges: 0,
             trouble: None,
@@ -328,7 +332,7 @@ impl Session {
         self.left = true;
         self.finish();
         if self.state == State::FinWait2 {
-            self.resend_at = desk.cx.now + desk.config.time_wait;
+            self.resend_at = desk.cx.now + desk.config.fin_wait_2;
         }
     }
 
@@ -336,9 +340,29 @@ impl Session {
 
     /// TIME-WAIT: nothing is left to say.
     fn rest(&mut self, desk: &mut Desk<'_, '_>) {
+        self.stop_timers();
         self.resend_at = desk.cx.now + desk.config.time_wait;
+        // A name is all that rests.
+        (self.early, self.queue, self.board) =
+            (Early::default(), SendQueue::default(), Scoreboard::default());
         self.commit(desk);
         desk.up.push_back(Indication::Gone { session: self.id, reason: Reason::Closed });
+    }
+
+    /// Whether a SYN may take the name of a session at rest: the last of our numbers then.
+    pub(super) fn yields_to(&self, syn: &Header) -> Option<Sequence> {
+        let newer = match (&self.stamps, syn.options.timestamps) {
+            (Some(stamps), Some(theirs)) if stamps.is_last(theirs.value) => self.expected.lt(syn.sequence),
+            (Some(stamps), Some(theirs)) => stamps.is_behind_last(theirs.value),
+            // RFC 6191 §2: without timestamps on both the number alone can tell.
+            _ => self.expected.lt(syn.sequence),
+        };
+        (self.state == State::TimeWait && newer).then_some(self.max)
+    }
+
+    /// The name is free before its time.
+    pub(super) fn leave_name(&mut self, desk: &mut Desk<'_, '_>) {
+        self.end(Reason::Closed, desk);
     }
 
     /// The end, told once.
@@ -347,7 +371,7 @@ impl Session {
         self.state = State::Closed;
         (self.owed, self.duplicates) = (Owed::Nothing, 0);
         self.stop_timers();
-        self.ack_at = Instant::NEVER;
+        (self.ack_at, self.watch.at) = (Instant::NEVER, Instant::NEVER);
         desk.send_share.change(self.queue.bytes(), 0);
         self.queue = SendQueue::default();
         self.board = Scoreboard::default();

@@ -59,6 +59,16 @@ impl Stamps {
         (value.wrapping_sub(self.recent) as i32) < 0 && now.since(self.recent_at) <= IDLE_MAX
     }
 
+    /// Whether `value` is the newest one that we know.
+    pub(super) fn is_last(&self, value: u32) -> bool {
+        value == self.recent
+    }
+
+    /// Whether `value` comes after the newest one that we know.
+    pub(super) fn is_behind_last(&self, value: u32) -> bool {
+        (value.wrapping_sub(self.recent) as i32) > 0
+    }
+
     /// RFC 7323 §4.3, 2, and §5.3, R3: the value of a segment that was taken.
     #[inline]
     pub(super) fn take(&mut self, value: u32, sequence: Sequence, now: Instant) {

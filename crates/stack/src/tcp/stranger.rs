@@ -7,7 +7,7 @@
 
 use super::cookie::{self, SynCookies};
 use super::secret::Beginning;
-use super::{Outbox, Segment, Tcp};
+use super::{Outbox, Segment, Tcp, resting};
 use core::net::SocketAddr;
 use kiban_ground::{Context, Instant, Pdu};
 use kiban_wire::checksum;
@@ -27,7 +27,7 @@ pub(super) struct Listener {
 }
 
 /// Who listens on `local`: a listener of this address goes before one of all addresses.
-fn who_listens(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {
+pub(super) fn who_listens(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {
     let serves = |listener: &&mut Listener| {
         let address = listener.local.ip();
         listener.local.port() == local.port()
@@ -44,7 +44,7 @@ impl Tcp {
         (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
         pdu: Pdu,
-        lane: usize,
+        (lane, least): (usize, Option<Sequence>),
         cx: &mut Context<'_>,
         out: &mut Outbox,
     ) {
@@ -82,7 +82,7 @@ impl Tcp {
         listener.waiting += 1;
         self.counters.requests_in += 1;
         let number = listener.number;
-        let beginning = self.secret.beginning(local, remote, cx.now);
+        let beginning = resting::behind(self.secret.beginning(local, remote, cx.now), least);
         let id = self.begin((local, remote), beginning, Some(number), lane);
         self.with(id.index, cx, out, |session, desk| session.on_first_syn(header, desk));
     }

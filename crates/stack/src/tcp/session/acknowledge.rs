@@ -74,6 +74,7 @@ impl Session {
         desk.send_share.change(queued, self.queue.bytes());
         let finished = acknowledged > bytes;
         self.una = ack;
+        self.watch.on_progress();
         if self.next.lt(ack) {
             self.next = ack;
         }
@@ -98,7 +99,7 @@ impl Session {
                 State::Closed => self.end(Reason::Closed, desk),
                 State::TimeWait if before != State::TimeWait => self.rest(desk),
                 // Nobody waits for the peer's FIN: a peer that never sends it does not keep the session.
-                State::FinWait2 if self.left => self.resend_at = desk.cx.now + desk.config.time_wait,
+                State::FinWait2 if self.left => self.resend_at = desk.cx.now + desk.config.fin_wait_2,
                 _ => {}
             }
         }

@@ -51,6 +51,7 @@ impl Session {
             return;
         }
         self.silence = 0;
+        self.watch.on_heard(desk.cx.now);
         if !self.on_acknowledgment(header, pure, desk) {
             return;
         }
@@ -146,6 +147,8 @@ impl Session {
         self.congestion = Congestion::new(desk.config, self.mss);
         self.recover = ack - 1;
         self.sent_at = desk.cx.now;
+        self.watch.on_heard(desk.cx.now);
+        self.watch.on_progress();
         if lost > 1 {
             // RFC 6928 §2: when more than one SYN was lost, one segment is enough to begin with.
             self.congestion.begin_with(self.mss);

@@ -70,6 +70,7 @@ impl Session {
             // Data outstanding, or a window too small to send any: either way the clock runs.
             self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
         }
+        self.arm_watch(waits, desk.cx.now);
         progress
     }
 
@@ -101,6 +102,7 @@ impl Session {
         self.next = self.una + 1;
         self.max = self.next;
         self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
+        self.arm_watch(true, desk.cx.now);
         Progress::Done
     }
 

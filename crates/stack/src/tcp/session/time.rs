@@ -9,7 +9,12 @@ impl Session {
     /// The next moment at which something happens by itself.
     #[inline]
     pub(in crate::tcp) fn deadline(&self) -> Instant {
-        self.resend_at.min(self.ack_at).min(self.tail_at).min(self.reorder_at).min(self.pace_at)
+        self.resend_at
+            .min(self.ack_at)
+            .min(self.tail_at)
+            .min(self.reorder_at)
+            .min(self.pace_at)
+            .min(self.watch.at)
     }
 
     /// A deadline may have been reached.
@@ -32,6 +37,9 @@ impl Session {
         }
         if self.pace_at <= now {
             self.pace_at = Instant::NEVER;
+        }
+        if self.watch.at <= now {
+            self.on_watch(desk);
         }
         if self.resend_at <= now {
             self.resend_at = Instant::NEVER;

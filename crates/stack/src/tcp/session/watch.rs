@@ -1,0 +1,141 @@
+//! How long silence lasts: keep-alive, the user's patience, and the states in which nobody has anything to say.
+//!
+//! Keep-alive  off unless asked for (RFC 9293 §3.8.4, MUST-25). After `keep_alive` of silence an empty segment with the byte
+//!             before the next one asks; as many questions without an answer as are set end the session.
+//! Patience    `user_timeout` bounds how long bytes may wait for their acknowledgement, sent or not (RFC 9293 §3.8.3,
+//!             RFC 5482 §3.1; as in Linux a closed window counts).
+//! Deadline    one for all, early at the most: what was heard since is looked at when it comes up.
+
+use super::{Desk, Session};
+use crate::tcp::Reason;
+use crate::tcp::config::Config;
+use crate::tcp::state::State;
+use core::time::Duration;
+use kiban_ground::Instant;
+use kiban_wire::tcp::{Flags, Options};
+
+/// What is watched of one session.
+#[derive(Debug)]
+pub(super) struct Watch {
+    keep_alive: Option<Duration>,
+    user_timeout: Option<Duration>,
+    /// When the peer was last heard.
+    heard_at: Instant,
+    /// Since when bytes wait for their acknowledgement; never: none do.
+    owing_since: Instant,
+    /// Questions without an answer, and when the next one goes.
+    asked: u32,
+    ask_at: Instant,
+    pub(super) at: Instant,
+}
+
+impl Watch {
+    pub(super) fn new(config: &Config) -> Watch {
+        Watch {
+            keep_alive: config.keep_alive,
+            user_timeout: config.user_timeout,
+            heard_at: Instant::ZERO,
+            owing_since: Instant::NEVER,
+            asked: 0,
+            ask_at: Instant::NEVER,
+            at: Instant::NEVER,
+        }
+    }
+
+    /// A segment of the peer was acceptable.
+    #[inline]
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.heard_at = now;
+        self.asked = 0;
+    }
+
+    /// Bytes were acknowledged: the others have waited for nothing yet.
+    #[inline]
+    pub(super) fn on_progress(&mut self) {
+        self.owing_since = Instant::NEVER;
+    }
+
+    fn patience_ends(&self) -> Instant {
+        match self.user_timeout {
+            Some(most) if self.owing_since != Instant::NEVER => self.owing_since + most,
+            _ => Instant::NEVER,
+        }
+    }
+}
+
+impl Session {
+    /// Sets when silence is asked about, and how long bytes may wait; none: not at all.
+    pub(in crate::tcp) fn set_patience(
+        &mut self,
+        keep_alive: Option<Duration>,
+        user_timeout: Option<Duration>,
+    ) {
+        (self.watch.keep_alive, self.watch.user_timeout) = (keep_alive, user_timeout);
+        self.watch.asked = 0;
+    }
+
+    /// The session has said what it could: when is it looked at again?
+    #[inline]
+    pub(super) fn arm_watch(&mut self, waits: bool, now: Instant) {
+        let watch = &mut self.watch;
+        if !waits {
+            watch.owing_since = Instant::NEVER;
+        } else if watch.owing_since == Instant::NEVER {
+            watch.owing_since = now;
+        }
+        if watch.keep_alive.is_none() && watch.user_timeout.is_none() {
+            return;
+        }
+        watch.ask_at = match watch.keep_alive {
+            // Bytes that wait ask by themselves.
+            Some(idle) if watch.asked == 0 && !waits && self.state.is_synchronised() => watch.heard_at + idle,
+            Some(_) if watch.asked > 0 && !waits => watch.ask_at,
+            _ => Instant::NEVER,
+        };
+        watch.at = watch.ask_at.min(watch.patience_ends());
+    }
+
+    /// The deadline of the watch may have been reached.
+    pub(super) fn on_watch(&mut self, desk: &mut Desk<'_, '_>) {
+        let now = desk.cx.now;
+        self.watch.at = Instant::NEVER;
+        if self.state == State::TimeWait {
+            return;
+        }
+        if self.watch.patience_ends() <= now {
+            desk.counters.timed_out += 1;
+            return self.give_up(desk);
+        }
+        let Some(idle) = self.watch.keep_alive else { return };
+        if self.watch.asked == 0 && self.watch.heard_at + idle > now {
+            // The peer was heard since.
+            self.watch.at = (self.watch.heard_at + idle).min(self.watch.patience_ends());
+            return;
+        }
+        if self.watch.ask_at > now {
+            return;
+        }
+        if self.watch.asked >= desk.config.keep_alive_probes {
+            desk.counters.timed_out += 1;
+            return self.give_up(desk);
+        }
+        if let Some(pdu) = desk.cx.memory.blocks.take() {
+            // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer can take for new.
+            desk.counters.keep_alives += 1;
+            self.emit(self.max - 1, Flags::ACK, Options::NONE, pdu, desk);
+        }
+        self.watch.asked += 1;
+        self.watch.ask_at = now + desk.config.keep_alive_interval;
+        self.watch.at = self.watch.ask_at.min(self.watch.patience_ends());
+    }
+
+    /// The peer was silent for too long. If it lives, it is to know.
+    fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
+        if self.state.is_synchronised()
+            && let Some(pdu) = desk.cx.memory.blocks.take()
+        {
+            self.emit(self.place(), Flags::RST | Flags::ACK, Options::NONE, pdu, desk);
+        }
+        self.end(Reason::TimedOut, desk);
+    }
+}
