@@ -1,5 +1,7 @@
 //! `kiban reproduce`: what papers published, made again.
 
+mod wide_area;
+
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::reproduce::atm_board::{self, Effort};
@@ -25,12 +27,15 @@ pub(crate) struct Reproduce {
 #[derive(Subcommand)]
 enum Paper {
     AtmBoard(AtmBoard),
+    #[command(name = "wide-area-atm")]
+    WideArea(wide_area::WideArea),
 }
 
 impl Reproduce {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         match self.paper {
             Paper::AtmBoard(atm_board) => atm_board.run(),
+            Paper::WideArea(wide_area) => wide_area.run(),
         }
     }
 }

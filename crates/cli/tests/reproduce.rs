@@ -48,6 +48,29 @@ fn a_mechanism_is_compared_modelled_and_measured() {
 }
 
 #[test]
+fn maps_are_rows_cells_and_pictures() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("maps");
+    let _ = std::fs::remove_dir_all(&folder);
+    let svg = folder.to_str().expect("a plain name");
+    let output = kiban(&["reproduce", "wide-area-atm", "--quick", "--json", "--svg", svg]);
+    // Two published values are missed, and said to be.
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = made["rows"].as_array().expect("rows");
+    let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
+    assert_eq!((of("missed"), of("conflict")), (2, 5));
+    assert_eq!(made["sequences"].as_array().expect("sequences").len(), 3);
+    for map in made["maps"].as_array().expect("maps") {
+        let name = map["name"].as_str().expect("a name");
+        let text =
+            std::fs::read_to_string(folder.join(format!("wide-area-atm-{name}.svg"))).expect("it was drawn");
+        assert_eq!(text.matches("<rect").count(), 117, "{name}");
+    }
+    let output = kiban(&["reproduce", "wide-area-atm", "--quick", "--csv"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1 + 2 * 117);
+}
+
+#[test]
 fn mistakes_are_named() {
     for (arguments, word) in [
         (&["reproduce", "atm-board", "--without", "magic"][..], "magic"),

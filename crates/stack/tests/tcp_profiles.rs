@@ -91,6 +91,18 @@ fn what_counts_as_a_second_segment_can_be_chosen() {
 }
 
 #[test]
+fn bytes_may_make_an_acknowledgement_due_whatever_their_segments_are() {
+    let config = Config { ack_segments: 0, ack_bytes: Some(1050), ..Config::default() };
+    let mut talk = Talk::established(config);
+    talk.reads = false;
+    for (at, length, answers) in [(1, 1000, 0), (1001, 49, 0), (1050, 1, 1), (1051, 1000, 0), (2051, 1000, 1)]
+    {
+        talk.hear(seg(ACK, at, 1, 60_000), &bytes(length));
+        assert_eq!(talk.said().len(), answers, "{at}+{length}");
+    }
+}
+
+#[test]
 fn in_4_3bsd_the_reader_makes_acknowledgements_due() {
     let config = Config { mss: 1024, receive_buffer_bytes: 8192, ..Config::bsd43() };
     let mut talk = Talk::established_with(config, 60_000, options(1024));
@@ -136,13 +148,19 @@ fn in_4_3bsd_a_lonely_segment_waits_for_the_heartbeat() {
 
 #[test]
 fn a_window_may_be_rounded_up_to_full_segments() {
-    for (buffer, rounds, window) in
-        [(2000, true, 9140), (9140, true, 9140), (9500, true, 18_280), (9500, false, 9500)]
-    {
+    for (buffer, rounds, least, window) in [
+        (2000, true, 0, 9140),
+        (9140, true, 0, 9140),
+        (9500, true, 0, 18_280),
+        (9500, false, 0, 9500),
+        (9500, true, 4, 36_560),
+        (40_000, true, 4, 45_700),
+    ] {
         let config = Config {
             mss: 9140,
             receive_buffer_bytes: buffer,
             window_round_to_mss: rounds,
+            window_segments_min: least,
             offer: Offer::Room,
             ..Config::default()
         };
@@ -180,6 +198,23 @@ fn the_peers_segments_may_be_rounded_down_to_clusters() {
         let talk = Talk::established_with(config, 60_000, options(offered));
         assert_eq!(talk.station.tcp.info(talk.id()).expect("it is open").mss, expected);
     }
+}
+
+#[test]
+fn a_stream_of_system_v_offers_all_until_as_much_waits() {
+    let config = Config { mss: 1000, receive_buffer_bytes: 4000, offer: Offer::Whole, ..Config::default() };
+    let mut talk = Talk::established(config);
+    talk.reads = false;
+    let mut windows = Vec::new();
+    for n in 0..6 {
+        talk.hear(seg(ACK, 1 + 1000 * n, 1, 60_000), &bytes(1000));
+        talk.pass(ms(100));
+        windows.extend(talk.said().last().and_then(|words| words.rsplit(' ').next()?.parse::<u32>().ok()));
+    }
+    // Beyond the buffer nothing more is offered, and what was offered is not taken back.
+    assert_eq!(windows, [4000, 4000, 4000, 4000, 3000, 2000]);
+    talk.consume(2000);
+    assert_eq!(talk.said(), ["ACK 1+0 ack 6001 win 4000"]);
 }
 
 #[test]

@@ -39,6 +39,9 @@ kiban_ground::choices! {
         /// Every acknowledgement offers all the room, unless that is less than a segment and a quarter of the buffer
         /// (4.3BSD, `tcp_output`).
         Room = "room",
+        /// Every acknowledgement offers the whole window, until so much waits for the reader (System V: TCP puts what
+        /// arrives into the stream as long as its queue is below its mark).
+        Whole = "whole",
     }
 }
 
@@ -73,13 +76,15 @@ kiban_ground::settings! {
         mss_round_bytes: Option<u32> = None,
         /// The receive window is rounded up to full segments (Solaris).
         window_round_to_mss: bool = false,
+        /// The receive window is at least so many full segments (Solaris: `tcp_recv_hiwat_minmss`).
+        window_segments_min: u32 = 0,
         /// The send buffer is rounded up to full segments.
         send_round_to_mss: bool = false,
         /// How far a write that begins within the send buffer may go beyond its end (System V streams take a write whole
         /// while the queue is below its mark).
         write_beyond_bytes: u32 = 0,
-        /// A writer that was refused is woken when so much of the send buffer is free, or all of it; below it nothing
-        /// is taken of a write that does not fit (4.3BSD: `sb_lowat`). None: half of the buffer, at most 16 KB.
+        /// A writer that was refused is woken when so much of the send buffer (not rounded) is free, or all of it; below it
+        /// nothing is taken of a write that does not fit (4.3BSD: `sb_lowat`). None: half of the buffer, at most 16 KB.
         send_low_water_bytes: Option<u32> = None,
         /// A write is copied in pieces of so many bytes, and TCP looks at each before the next is there (4.3BSD,
         /// `sosend`: a cluster at a time). None: whole.
@@ -102,6 +107,8 @@ kiban_ground::settings! {
         ack_segments: u32 = 2,
         /// What a full segment is in that rule.
         ack_unit: AckUnit = AckUnit::Largest,
+        /// Bytes after which an acknowledgement is due, whatever their segments are. None: bytes do not count.
+        ack_bytes: Option<u32> = None,
         /// The window is told when the reader has moved its edge by so many full segments … (RFC 9293 §3.8.6.2.2).
         update_segments: u32 = 2,
         /// … or by so much of the receive buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
@@ -212,6 +219,7 @@ impl Config {
     /// What a session with this MSS may offer and hold.
     pub(super) fn window_bytes(&self, mss: u32) -> u32 {
         round(self.receive_buffer_bytes, mss, self.window_round_to_mss)
+            .max(self.window_segments_min.saturating_mul(mss))
     }
 
     /// When an acknowledgement that becomes owed now is due.

@@ -274,17 +274,20 @@ impl Session {
 
     /// The least that is taken of a write that does not fit.
     pub(super) fn least(&self, config: &Config) -> usize {
-        config.send_low_water_bytes.map_or(0, |low| low.min(config.send_mark_bytes(self.mss))) as usize
+        config.send_low_water_bytes.map_or(0, |low| low.min(config.send_buffer_bytes)) as usize
     }
 
     /// Whether a writer that was refused is to be woken.
     pub(super) fn wakes_writer(&self, config: &Config, share: &Share) -> bool {
         let free = self.free(config, share);
-        let low = match config.send_low_water_bytes {
-            None => WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
-            Some(low) => low.min(config.send_mark_bytes(self.mss)),
-        };
-        free > 0 && free >= low
+        match config.send_low_water_bytes {
+            None => free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
+            Some(low) => {
+                // Of the buffer as it was asked for, rounded or not.
+                let unused = config.send_buffer_bytes.saturating_sub(self.queue.bytes());
+                free > 0 && unused >= low.min(config.send_buffer_bytes)
+            }
+        }
     }
 
     /// Bytes at which a slice of the stream should end, so that segments are whole slices.

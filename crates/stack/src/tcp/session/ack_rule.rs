@@ -19,7 +19,9 @@ impl Session {
             AckUnit::Mss => self.unanswered >= config.ack_segments.saturating_mul(self.mss),
             AckUnit::Segment => self.unanswered_segments >= config.ack_segments,
         };
-        if enough && config.ack_segments > 0 {
+        let enough = enough && config.ack_segments > 0
+            || config.ack_bytes.is_some_and(|bytes| self.unanswered >= bytes);
+        if enough {
             self.owed = Owed::Now;
         } else if self.owed == Owed::Nothing {
             self.owed = Owed::Later;
@@ -34,7 +36,7 @@ impl Session {
         let most = self.window_most(desk);
         let share = (u64::from(most) * u64::from(config.update_percent) / 100) as u32;
         let step = config.update_segments.saturating_mul(self.peer_segment.max(self.mss)).min(share);
-        if self.state.receives() && self.edge.distance(self.right_edge(most)) >= step {
+        if self.state.receives() && self.edge.distance(self.right_edge(most, config)) >= step {
             self.owed = Owed::Now;
         }
         self.commit(desk);

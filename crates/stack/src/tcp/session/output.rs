@@ -327,21 +327,29 @@ impl Session {
     }
 
     /// How far the window may reach now, if we hold and offer `most`.
-    pub(super) fn right_edge(&self, most: u32) -> Sequence {
-        let room = most.saturating_sub(self.held) >> self.receive_shift << self.receive_shift;
+    pub(super) fn right_edge(&self, most: u32, config: &Config) -> Sequence {
+        let room = self.offered(most, config) >> self.receive_shift << self.receive_shift;
         let edge = self.expected + room;
         // RFC 9293 §3.8.6: what was offered is never taken back.
         if edge.lt(self.edge) { self.edge } else { edge }
     }
 
+    /// What of `most` is offered, as far as it depends on what waits for the reader.
+    fn offered(&self, most: u32, config: &Config) -> u32 {
+        match config.offer {
+            Offer::Whole if self.held <= most => most,
+            _ => most.saturating_sub(self.held),
+        }
+    }
+
     /// The window field, and the edge that it promises.
     fn offer(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
         let most = self.window_most(desk);
-        let edge = self.right_edge(most);
+        let edge = self.right_edge(most, desk.config);
         let moves = match desk.config.offer {
             // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
             Offer::Steps => self.edge.distance(edge) >= self.peer_segment.max(self.mss).min(most / 2),
-            Offer::Room => self.expected.distance(edge) >= self.mss.min(most / 4),
+            Offer::Room | Offer::Whole => self.expected.distance(edge) >= self.mss.min(most / 4),
         };
         if moves {
             self.edge = edge;
@@ -352,7 +360,7 @@ impl Session {
         // Rounded up, by less than a unit of the scale: rounding down would take back what was offered. Where the
         // buffer ends it is rounded down (RFC 7323 §2.4), or a drip of short segments would push the edge along.
         let field = match window.div_ceil(1 << shift) {
-            up if up << shift <= most.saturating_sub(self.held) => up,
+            up if up << shift <= self.offered(most, desk.config) => up,
             _ => window >> shift,
         }
         .min(0xffff);

@@ -1,0 +1,63 @@
+//! `kiban reproduce wide-area-atm`: paper [2].
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::reproduce::wide_area::{self, Effort};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// TCP over a wide-area ATM network, 1996: delays, the throughput map, two sequences.
+///
+/// Two workstations of 1995 with the TCP rules of Solaris 2.3, one set of constants for all cells, beside today's
+/// rules on the same workstations. Nothing leaves this machine.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban reproduce wide-area-atm                   tables, maps and sequences\n  kiban reproduce wide-area-atm --csv > map.csv   the maps' cells\n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as pictures"
+)]
+pub(crate) struct WideArea {
+    /// Print one JSON object in place of the tables.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the maps' cells as comma-separated values in place of the tables.
+    #[arg(long)]
+    csv: bool,
+    /// Half a second a cell in place of two, and no map of long messages.
+    #[arg(long)]
+    quick: bool,
+    /// Write the maps into this folder, one SVG each.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+impl WideArea {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} cells")
+            .expect("the template is well formed");
+        let bar = ProgressBar::with_draw_target(Some(effort.cells()), ProgressDrawTarget::stderr())
+            .with_style(style);
+        let made = wide_area::make(effort, &|| bar.inc(1));
+        bar.finish_and_clear();
+        if let Some(folder) = &self.svg {
+            draw(&made, folder)?;
+        }
+        crate::print(&if self.json {
+            super::json(&made)?
+        } else if self.csv {
+            made.csv()
+        } else {
+            made.to_string()
+        })?;
+        Ok(if made.report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn draw(made: &wide_area::WideArea, folder: &Path) -> Result<(), String> {
+    let say = |error: std::io::Error| format!("the maps cannot be written to {}: {error}", folder.display());
+    std::fs::create_dir_all(folder).map_err(say)?;
+    for map in &made.maps {
+        std::fs::write(folder.join(format!("{}-{}.svg", made.report.paper, map.name)), map.svg())
+            .map_err(say)?;
+    }
+    Ok(())
+}

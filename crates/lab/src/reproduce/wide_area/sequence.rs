@@ -1,0 +1,121 @@
+//! What goes over the line, in order: figure 7 of paper \[2\], seen at the writer's host.
+
+use super::hosts::Seen;
+use super::map::experiment;
+use kiban_ground::Instant;
+use kiban_stack::tcp;
+use serde::Serialize;
+use std::time::Duration;
+
+/// An acknowledgement that comes so long after what was seen before it has waited for a clock.
+const STALL: Duration = Duration::from_millis(20);
+/// Lines of a sequence that are shown.
+const LINES: usize = 14;
+
+/// One line of a sequence.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Line {
+    /// Time since the line before, ms.
+    pub after_ms: f64,
+    /// Bytes of a segment that leaves; none: an acknowledgement comes.
+    pub bytes: Option<u32>,
+    /// The first byte that leaves, or the next one asked for.
+    pub sequence: u32,
+}
+
+/// A sequence, and what it tells.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Sequence {
+    /// What it shows.
+    pub title: String,
+    /// Socket buffers, bytes.
+    pub buffer: u32,
+    /// Message, bytes.
+    pub message: usize,
+    /// The rate, Mbit/s.
+    pub mbps: f64,
+    /// How long acknowledgements that waited for a clock came after what was seen before, ms: shortest and longest.
+    pub stall_ms: Option<(f64, f64)>,
+    /// The longest time from what was seen before to an acknowledgement, stalls left out, ms.
+    pub answer_ms_max: f64,
+    /// Segments between two stalls.
+    pub segments_between_stalls: Option<usize>,
+    /// Bytes between two stalls.
+    pub bytes_between_stalls: Option<u32>,
+    /// Lengths of the segments seen.
+    pub segment_bytes: Vec<u32>,
+    /// The first lines, from a stall on where there is one.
+    pub lines: Vec<Line>,
+}
+
+impl Sequence {
+    /// Measures one cell, and looks at what goes over the line.
+    pub fn of(title: &str, tcp: &tcp::Config, buffer: u32, message: usize, interval: Duration) -> Sequence {
+        let outcome = experiment(tcp, buffer, message).run(interval, 400);
+        let seen = outcome.capture;
+        let gap = |at: usize| if at == 0 { Duration::ZERO } else { seen[at].0.since(seen[at - 1].0) };
+        let is_stall = |at: usize| matches!(seen[at].1, Seen::Ack(_)) && gap(at) >= STALL;
+        let stalls: Vec<usize> = (1..seen.len()).filter(|at| is_stall(*at)).collect();
+        let between = stalls.windows(2).next().map(|pair| &seen[pair[0]..pair[1]]);
+        let segments = |seen: &[(Instant, Seen)]| -> Vec<u32> {
+            let length = |event: &(Instant, Seen)| match event.1 {
+                Seen::Data(first, end) => Some(end - first),
+                Seen::Ack(_) => None,
+            };
+            seen.iter().filter_map(length).collect()
+        };
+        let mut lengths = segments(&seen);
+        lengths.sort_unstable();
+        lengths.dedup();
+        let stall_ms = stalls.iter().map(|at| ms(gap(*at))).fold(None, |range: Option<(f64, f64)>, gap| {
+            Some(range.map_or((gap, gap), |(least, most)| (least.min(gap), most.max(gap))))
+        });
+        let from = stalls.first().copied().unwrap_or(0);
+        let lines = (from..seen.len()).take(LINES).map(|at| {
+            let (bytes, sequence) = match seen[at].1 {
+                Seen::Data(first, end) => (Some(end - first), first),
+                Seen::Ack(next) => (None, next),
+            };
+            Line { after_ms: ms(gap(at)), bytes, sequence }
+        });
+        Sequence {
+            title: title.to_owned(),
+            buffer,
+            message,
+            mbps: outcome.mbps,
+            stall_ms,
+            answer_ms_max: (0..seen.len())
+                .filter(|at| matches!(seen[*at].1, Seen::Ack(_)) && !is_stall(*at))
+                .map(|at| ms(gap(at)))
+                .fold(0.0, f64::max),
+            segments_between_stalls: between.map(|seen| segments(seen).len()),
+            bytes_between_stalls: between.map(|seen| segments(seen).iter().sum()),
+            segment_bytes: lengths,
+            lines: lines.collect(),
+        }
+    }
+}
+
+fn ms(length: Duration) -> f64 {
+    length.as_secs_f64() * 1e3
+}
+
+/// As the paper draws it: the writer's host on the left, the reader's on the right.
+impl std::fmt::Display for Sequence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "{}: buffers {}, message {}, {:.1} Mbit/s",
+            self.title, self.buffer, self.message, self.mbps
+        )?;
+        for Line { after_ms, bytes, sequence } in &self.lines {
+            match bytes {
+                Some(bytes) => {
+                    writeln!(f, "{after_ms:8.1} ms  ├─ {bytes:>5} bytes from {sequence:>8} ─────▶")?
+                }
+                None => writeln!(f, "{after_ms:8.1} ms  ◀────────── acknowledged {sequence:>8} ──┤")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! `wide-area-atm`: virtual figures are exact, so the whole text is kept and compared.
+
+use kiban_lab::reproduce::Verdict;
+use kiban_lab::reproduce::wide_area::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
+use kiban_lab::reproduce::wide_area::{Effort, make};
+use kiban_stack::tcp::Config;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Compares with what is kept; with `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
+fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).expect("the snapshot can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
+    assert!(
+        kept == text,
+        "{name} has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the \
+         difference"
+    );
+}
+
+fn mbps(tcp: Config, buffer_bytes: u32, message_bytes: usize) -> f64 {
+    let (costs, delay) = (WORKSTATION_1995, SWITCH_DELAY);
+    Experiment { tcp, mtu_bytes: 9180, message_bytes, buffer_bytes, costs, delay }
+        .run(Duration::from_secs(2), 0)
+        .mbps
+}
+
+#[test]
+fn the_report_is_the_one_that_was_kept() {
+    let cells = AtomicU64::new(0);
+    let made = make(Effort::FULL, &|| {
+        cells.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(cells.into_inner(), Effort::FULL.cells());
+    let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
+    let missed: Vec<_> = missed.map(|row| row.here.as_str()).collect();
+    assert_eq!(missed, ["23 of 24", "4600"]);
+    check("wide-area-atm.txt", &made.to_string());
+    check("wide-area-atm.csv", &made.csv());
+}
+
+/// Each rule that makes the collapse is a setting: turned to what is usual today, it lets the writer go on.
+#[test]
+fn one_rule_less_and_the_writer_goes_on() {
+    let old = Config::solaris23;
+    let today = Config::modern();
+    assert!(mbps(old(), 8000, 4500) < 2.6);
+    // Two messages fill the mark of 9140 bytes from here on.
+    assert!(mbps(old(), 8000, 4569) < 2.6 && mbps(old(), 8000, 4570) > 30.0);
+    for cured in [
+        Config { delayed_ack: Duration::ZERO, ack_tick: Duration::ZERO, ..old() },
+        Config { ack_bytes: Some(4500), ..old() },
+        Config { send_round_to_mss: false, ..old() },
+        Config { send_low_water_bytes: today.send_low_water_bytes, ..old() },
+    ] {
+        let rate = mbps(cured.clone(), 8000, 4500);
+        assert!(rate > 20.0, "{rate} {cured:?}");
+    }
+}
