@@ -1,4 +1,4 @@
-//! `kiban reproduce wide-area-atm`: paper [2].
+//! `kiban reproduce wide-area-atm`: paper \[2\].
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
