@@ -19,9 +19,10 @@ impl Session {
         let unsent = queued - sent;
         let finishing = self.state.owes_finish();
         if self.probe {
-            // One byte, or our FIN, or what little the window admits.
+            // One byte, or our FIN, or what little the window admits: it may have opened while pacing held all back.
             let fin = finishing && unsent == 0;
-            return (sent == 0 && (fin || unsent > 0)).then(|| (unsent.min(self.window.max(1)), fin));
+            let length = unsent.min(self.window.max(1)).min(self.mss);
+            return (sent == 0 && (fin || unsent > 0)).then_some((length, fin));
         }
         let usable = self.window.saturating_sub(sent).min(self.congestion_room(config));
         let mut length = unsent.min(usable).min(self.segment_max(config));
