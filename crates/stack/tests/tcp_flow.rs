@@ -186,6 +186,16 @@ fn a_peer_whose_window_is_always_small_is_served_by_half_windows() {
 }
 
 #[test]
+fn who_acknowledges_more_says_the_newest_window_though_he_stands_before_early_data() {
+    let mut talk = Talk::established_with(Config::default(), 2000, mss(1000));
+    talk.write(&bytes(4000));
+    assert_eq!(talk.said_briefly(), ["ACK 1+1000 ack 1", "ACK 1001+1000 ack 1"]);
+    talk.hear(seg(ACK, 501, 1, 2000), b"early");
+    talk.hear(seg(ACK, 1, 2001, 0), b"late");
+    assert_eq!(talk.said_briefly(), ["ACK 2001+0 ack 1", "ACK 2001+0 ack 5"], "the window is closed");
+}
+
+#[test]
 fn a_crumb_of_a_window_is_used_after_the_override_timeout() {
     let mut talk = Talk::established_with(Config::default(), 4000, mss(1000));
     talk.write(&bytes(6000));

@@ -37,7 +37,8 @@ impl Session {
         // RFC 5681 §2: a duplicate. The answer to a probe looks like one and tells nothing of loss.
         let duplicate = pure && ack == self.una && window == self.window && outstanding > 0 && !self.probe;
         let mut report = Report { acked: 0, outstanding, duplicate, delivery: Delivery::default() };
-        if self.una.lt(ack) {
+        let advances = self.una.lt(ack);
+        if advances {
             report.acked = self.una.distance(ack);
             self.advance(ack, &mut report.delivery, desk);
             if self.state == State::Closed {
@@ -48,8 +49,11 @@ impl Session {
         }
         self.on_report(header, report, desk);
         let (sequence, acknowledgment) = self.window_update;
-        // RFC 9293 §3.10.7.4: an old acknowledgement's window is old too.
-        let newer = sequence.lt(header.sequence) || (sequence == header.sequence && acknowledgment.le(ack));
+        // RFC 9293 §3.10.7.4: an old acknowledgement's window is old too. One that acknowledges more is new, though it
+        // may stand before an early segment: else the edge would move to where nobody has offered it.
+        let newer = advances
+            || sequence.lt(header.sequence)
+            || (sequence == header.sequence && acknowledgment.le(ack));
         if newer && self.una.le(ack) {
             if self.probe && window > self.window {
                 // The window opens: what was probed with goes again, and the clock with it.
