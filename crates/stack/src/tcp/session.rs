@@ -125,6 +125,8 @@ pub(super) struct Session {
     at_once: bool,
     /// Duplicate acknowledgements in a row, from a peer without SACK.
     repeats: u8,
+    /// Bytes for which such duplicates may still stand: what was out at the first of them.
+    nameless_left: u32,
     /// The highest byte sent when loss was last met: older duplicates tell nothing new (RFC 6582 §3.2).
     recover: Sequence,
     /// Payload bytes sent again.
@@ -214,6 +216,7 @@ impl Session {
             sack: false,
             at_once: false,
             repeats: 0,
+            nameless_left: 0,
             recover: initial,
             retransmitted: 0,
             rtt: Rtt::new(config),

@@ -130,9 +130,16 @@ impl Session {
             self.repeats = 0;
         } else if report.duplicate && !self.congestion.starts_over() {
             // After a timeout they may be answers to what was sent twice (RFC 6582 §3.2 step 1).
+            if self.repeats == 0 {
+                self.nameless_left = report.outstanding;
+            }
             self.repeats = self.repeats.saturating_add(1);
-            self.board.on_nameless(self.mss);
-            report.delivery.bytes += self.mss;
+            // RFC 5681 §3.2 step 4: more duplicates than segments were out stand for nothing that has arrived.
+            if self.nameless_left > 0 {
+                self.nameless_left = self.nameless_left.saturating_sub(self.mss);
+                self.board.on_nameless(self.mss);
+                report.delivery.bytes += self.mss;
+            }
         }
     }
 
