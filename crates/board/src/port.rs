@@ -365,7 +365,11 @@ impl PacketPort {
     /// Segments that fit, cut or not.
     fn room(&self) -> usize {
         let packets = self.packets_max - self.queue.len().min(self.packets_max);
-        if self.cuts { packets / PIECES_MAX } else { packets }
+        match self.cuts {
+            false => packets,
+            // However short the queue is, an empty one takes a segment.
+            true => (packets / PIECES_MAX).max(usize::from(self.queue.is_empty())),
+        }
     }
 
     fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
