@@ -3,14 +3,17 @@
 #     make tour TOUR=...      arguments for the tour
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
+#     make fuzz FUZZ=...      which targets (crates/fuzz/corpus); TIME=600 seconds for each
 
 CARGO ?= cargo
 TOUR ?=
 TEST ?= --workspace
 BENCH ?=
+FUZZ ?= all
+TIME ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test bench lint format clippy deny doc
+.PHONY: help tour test bench fuzz lint format clippy deny doc
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +30,10 @@ test: ## Run all tests
 bench: ## Measure against targets and other stacks; records go to target/bench
 	@scripts/need cargo gcc
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
+
+fuzz: ## Search for hostile input that breaks a promise; a short search is part of the tests
+	@scripts/need cargo g++
+	@scripts/fuzz $(FUZZ) $(TIME)
 
 lint: format clippy deny doc ## Check format, code, dependencies and documentation
 

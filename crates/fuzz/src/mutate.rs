@@ -1,0 +1,91 @@
+//! A search without tools: inputs that show something new are kept, changed and crossed, from a seed.
+//!
+//! It needs no instrumented build: what is new is what a target shows. The same seed makes the same run.
+
+use crate::{Features, Target};
+use kiban_ground::Chance;
+use std::collections::HashSet;
+
+/// The longest input that mutation makes.
+const INPUT_BYTES_MAX: usize = 4096;
+
+/// A search over one target.
+#[derive(Debug)]
+pub struct Search {
+    target: Target,
+    chance: Chance,
+    seen: HashSet<u64>,
+    /// What has shown something new, the seeds first.
+    pub kept: Vec<Vec<u8>>,
+}
+
+impl Search {
+    /// Begins with `inputs`: each is run.
+    pub fn new(target: Target, seed: u64, inputs: Vec<Vec<u8>>) -> Search {
+        let mut search =
+            Search { target, chance: Chance::from_seed(seed), seen: HashSet::new(), kept: Vec::new() };
+        search.kept.push(Vec::new());
+        inputs.into_iter().for_each(|input| {
+            search.attempt(input);
+        });
+        search
+    }
+
+    /// Runs an input and keeps it if it shows anything new.
+    pub fn attempt(&mut self, input: Vec<u8>) -> bool {
+        let before = self.seen.len();
+        let mut see = |feature| {
+            self.seen.insert(feature);
+        };
+        (self.target.run)(&input, &mut Features::to(&mut see));
+        let is_new = self.seen.len() > before;
+        if is_new {
+            self.kept.push(input);
+        }
+        is_new
+    }
+
+    /// The next input to try.
+    pub fn next_input(&mut self) -> Vec<u8> {
+        let count = self.kept.len() as u64;
+        let mut input = self.kept[self.chance.below(count) as usize].clone();
+        for _ in 0..=self.chance.below(4) {
+            self.change(&mut input);
+        }
+        input.truncate(INPUT_BYTES_MAX);
+        input
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>) {
+        let chance = &mut self.chance;
+        let at = chance.below(input.len() as u64 + 1) as usize;
+        let length = (chance.below(16) as usize + 1).min(input.len() - at);
+        match chance.below(8) {
+            0 if at < input.len() => input[at] ^= 1 << chance.below(8),
+            1 if at < input.len() => input[at] = chance.draw() as u8,
+            // Ends of ranges, where rules change.
+            2 if at < input.len() => {
+                const ENDS: [u8; 8] = [0, 1, 4, 5, 0x7f, 0x80, 0xfe, 0xff];
+                input[at] = ENDS[chance.below(8) as usize];
+            }
+            3 => {
+                let fresh: Vec<u8> = (0..=chance.below(12)).map(|_| chance.draw() as u8).collect();
+                input.splice(at..at, fresh);
+            }
+            4 => {
+                input.drain(at..at + length);
+            }
+            5 => {
+                let again = input[at..at + length].to_vec();
+                input.splice(at..at, again);
+            }
+            6 => {
+                let other = &self.kept[chance.below(self.kept.len() as u64) as usize];
+                let from = chance.below(other.len() as u64 + 1) as usize;
+                input.truncate(at);
+                input.extend_from_slice(&other[from..]);
+            }
+            _ => input.extend((0..=chance.below(8)).map(|_| chance.draw() as u8)),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A board on its stand: packets and cells go in, what comes out is looked at, time is ours.
+
+use crate::Features;
+use kiban_board::{Board, BoardConfig, Completion, Input, MemoryConfig, Output};
+use kiban_ground::{Instant, Pdu, Sum};
+use kiban_stack::atm::TimedCell;
+use kiban_wire::numbers::protocol;
+use kiban_wire::{checksum, icmp, ipv4, tcp, udp};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// The board's address.
+pub(crate) const BOARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// The hostile peer's address.
+pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// Outputs of one burst, at most: a board that has more never comes to rest.
+const OUTPUTS_MAX: usize = 10_000;
+/// Deadlines in a row that may be early: none may stand still.
+const EARLY_MAX: usize = 64;
+
+/// Small, so that an input can use it up.
+pub(crate) fn memory() -> MemoryConfig {
+    MemoryConfig { page_bytes: 2048, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 64 }
+}
+
+/// A board on its stand.
+pub(crate) struct Stand {
+    pub(crate) board: Board,
+    pub(crate) now: Instant,
+    pub(crate) deadline: Instant,
+    /// Packets that the board has sent since somebody looked.
+    pub(crate) sent: VecDeque<Vec<u8>>,
+    pub(crate) completions: VecDeque<Completion>,
+    home: [usize; 3],
+}
+
+impl Stand {
+    pub(crate) fn new(config: &BoardConfig) -> Stand {
+        let mut stand = Stand {
+            board: Board::new(config),
+            now: Instant::from_nanos(1_000_000_000),
+            deadline: Instant::NEVER,
+            sent: VecDeque::new(),
+            completions: VecDeque::new(),
+            home: [0; 3],
+        };
+        stand.home = stand.at_home();
+        stand.drain();
+        stand
+    }
+
+    fn at_home(&mut self) -> [usize; 3] {
+        let memory = self.board.memory_mut();
+        [memory.transmit.at_home(), memory.receive.at_home(), memory.blocks.at_home()]
+    }
+
+    /// A packet arrives, split between head and pages as its length says. False when there was no memory for it.
+    pub(crate) fn packet(&mut self, bytes: &[u8]) -> bool {
+        let Some(pdu) = self.pdu(bytes) else { return false };
+        let mut packets = VecDeque::from([pdu]);
+        self.board.handle(Input::Packets { port: 0, packets: &mut packets }, self.now);
+        self.drain();
+        true
+    }
+
+    fn pdu(&mut self, bytes: &[u8]) -> Option<Pdu> {
+        let memory = self.board.memory_mut();
+        let mut pdu = memory.blocks.take()?;
+        let head = match bytes.len() {
+            short @ ..=64 => short * (short % 2),
+            length => 40 * (length % 2),
+        };
+        let (first, mut rest) = bytes.split_at(head);
+        pdu.extend_head(first);
+        while !rest.is_empty() {
+            let slice = memory.receive.take()?.append(rest)?;
+            rest = &rest[slice.len()..];
+            pdu.push_body(slice).ok()?;
+        }
+        Some(pdu)
+    }
+
+    pub(crate) fn cells(&mut self, cells: &[TimedCell]) {
+        self.board.handle(Input::Cells { port: 0, cells }, self.now);
+        self.drain();
+    }
+
+    /// Time passes; the board is called at its deadlines.
+    pub(crate) fn pass(&mut self, length: Duration) {
+        let until = self.now + length;
+        for _ in 0..EARLY_MAX {
+            if self.deadline > until {
+                break;
+            }
+            self.tick();
+        }
+        self.now = until;
+        self.board.handle(Input::Timeout, self.now);
+        self.drain();
+    }
+
+    /// Time jumps to the board's deadline, which moves on.
+    pub(crate) fn tick(&mut self) {
+        if self.deadline == Instant::NEVER {
+            return;
+        }
+        self.now = self.now.max(self.deadline);
+        for _ in 0..EARLY_MAX {
+            self.board.handle(Input::Timeout, self.now);
+            self.drain();
+            if self.deadline > self.now {
+                return;
+            }
+        }
+        panic!("the deadline stands still at {:?}", self.deadline);
+    }
+
+    /// Polls until the board is idle.
+    pub(crate) fn drain(&mut self) {
+        for _ in 0..OUTPUTS_MAX {
+            match self.board.poll() {
+                Output::Transmit { pdu, .. } => self.sent.push_back(pdu.runs().flatten().copied().collect()),
+                Output::Completions => {
+                    let mut host = self.board.host();
+                    while let Some(completion) = host.completion() {
+                        self.completions.push_back(completion);
+                    }
+                }
+                Output::Idle { deadline } => {
+                    self.deadline = deadline;
+                    return;
+                }
+            }
+        }
+        panic!("the board never comes to rest");
+    }
+
+    /// What the board counts, as features.
+    pub(crate) fn show(&self, features: &mut Features<'_>) {
+        self.board.counters(&mut |family, name, value| {
+            if value > 0 {
+                features.show((family, name, value.ilog2()));
+            }
+        });
+    }
+
+    /// Lets all end that ends by itself: no session is left, all memory is at home.
+    pub(crate) fn finish(&mut self) {
+        for _ in 0..2000 {
+            if self.board.sessions() == 0 && self.deadline == Instant::NEVER {
+                break;
+            }
+            self.tick();
+            self.sent.clear();
+        }
+        self.completions.clear();
+        assert_eq!(self.board.sessions(), 0, "sessions are left at {:?}", self.now);
+        assert_eq!(self.at_home(), self.home, "memory that has not come home");
+    }
+}
+
+impl Stand {
+    /// What an ATM port needs to come to rest: slots for what still leaves, and time. InATMARP goes on for ever.
+    pub(crate) fn rest(&mut self) {
+        let mut cells = Vec::new();
+        for _ in 0..200 {
+            self.pass(Duration::from_secs(1));
+            self.board.cells(0, self.now, &mut cells);
+            self.board.handle(Input::Room, self.now);
+            self.drain();
+            cells.clear();
+        }
+        assert_eq!(self.board.sessions(), 0, "sessions are left at {:?}", self.now);
+        let away: Vec<_> = self.at_home().iter().zip(self.home).map(|(now, then)| then - now).collect();
+        assert_eq!(away, [0; 3], "memory that has not come home");
+    }
+}
+
+/// A packet that a board has sent is right: lengths, sums. What it carries, and its payload behind IP.
+pub(crate) fn check_sent(packet: &[u8]) -> (ipv4::Header<'_>, &[u8]) {
+    let (ip, used) = ipv4::Header::read(packet).expect("a board sends packets that can be read");
+    assert_eq!(ipv4::verify(&packet[..used]), Ok(()));
+    assert_eq!(usize::from(ip.total_bytes), packet.len());
+    let load = &packet[used..];
+    if ip.is_fragment() {
+        return (ip, load);
+    }
+    let pseudo = checksum::pseudo_ipv4(ip.source, ip.target, ip.protocol, load.len());
+    match ip.protocol {
+        protocol::TCP => {
+            let (_, head) = tcp::Header::read(load).expect("a board's segment");
+            assert_eq!(tcp::verify(&load[..head], pseudo.plus(Sum::of(&load[head..]))), Ok(()));
+        }
+        protocol::UDP => {
+            let (_, head) = udp::Header::read(load).expect("a board's datagram");
+            assert_eq!(udp::verify_over_ipv4(&load[..head], pseudo.plus(Sum::of(&load[head..]))), Ok(()));
+        }
+        protocol::ICMP => {
+            let (header, head) = icmp::Header::read(load).expect("a board's message");
+            assert_eq!(icmp::verify(&load[..head], Sum::of(&load[head..])), Ok(()));
+            // RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes the header and at least 8 bytes, and stays short.
+            assert!(!header.is_error() || packet.len() <= 576);
+        }
+        _ => {}
+    }
+    (ip, load)
+}

@@ -1,0 +1,479 @@
+//! Every decoder of `wire`: whatever is read can be written, and read again is the same.
+
+use crate::input::Input;
+use crate::{Features, Target};
+use kiban_ground::Sum;
+use kiban_wire::{
+    Malformed, aal5, arp, atm, atmarp, capture, checksum, crc, discovery, ethernet, icmp, icmpv6, ipv4,
+    ipv4_options, ipv6, ipv6_extension, llc_snap, oam, tcp, udp,
+};
+
+/// One for each file of `wire/src` that reads.
+pub(crate) const TARGETS: &[Target] = &[
+    Target { name: "aal5", run: aal5, seeds: || vec![aal5_frame(b"a frame")] },
+    Target { name: "arp", run: arp, seeds: || vec![[&[0, 1, 8, 0, 6, 4, 0, 1][..], &[9; 20]].concat()] },
+    Target { name: "atm", run: atm, seeds: || vec![vec![0; 53], vec![0xff; 52]] },
+    Target { name: "atmarp", run: atmarp, seeds: atmarp_seeds },
+    Target { name: "capture", run: capture, seeds: capture_seeds },
+    Target { name: "checksum", run: checksum, seeds: || vec![vec![1; 70]] },
+    Target { name: "crc", run: crc, seeds: || vec![vec![1; 300]] },
+    Target { name: "discovery", run: discovery, seeds: discovery_seeds },
+    Target { name: "ethernet", run: ethernet, seeds: || vec![vec![2; 14]] },
+    Target { name: "icmp", run: icmp, seeds: || kinds(&[0, 3, 5, 8, 11, 12, 13], 8) },
+    Target { name: "icmpv6", run: icmpv6, seeds: || kinds(&[1, 2, 3, 4, 128, 129, 135], 8) },
+    Target { name: "ipv4", run: ipv4, seeds: ipv4_seeds },
+    Target {
+        name: "ipv4_options",
+        run: ipv4_options,
+        seeds: || vec![vec![1, 7, 7, 4, 0, 0, 0, 0, 148, 4, 0, 0]],
+    },
+    Target { name: "ipv6", run: ipv6, seeds: || vec![[&[0x60][..], &[0; 39]].concat()] },
+    Target {
+        name: "ipv6_extension",
+        run: ipv6_extension,
+        seeds: || vec![vec![6, 0, 5, 2, 0, 0, 1, 0], vec![6; 24]],
+    },
+    Target { name: "llc_snap", run: llc_snap, seeds: llc_snap_seeds },
+    Target { name: "oam", run: oam, seeds: oam_seeds },
+    Target { name: "tcp", run: tcp, seeds: tcp_seeds },
+    Target { name: "udp", run: udp, seeds: || vec![vec![0, 1, 0, 2, 0, 9, 0, 0, 5]] },
+];
+
+/// What was read is within the bytes, is written in the length it says, and is read again as it was. The value.
+macro_rules! comes_back {
+    ($bytes:expr, $features:expr, $type:ty) => {{
+        let bytes: &[u8] = $bytes;
+        match <$type>::read(bytes) {
+            Ok((value, used)) => {
+                assert!(used <= bytes.len(), "{value:?} takes more than there is");
+                let mut again = vec![0xa5; value.length()];
+                assert_eq!(value.write(&mut again), again.len());
+                // A length field counts what follows: it is given back its bytes.
+                again.extend_from_slice(&bytes[used..]);
+                assert_eq!(<$type>::read(&again).map(|(value, _)| value), Ok(value));
+                Some((value, used))
+            }
+            Err(rule) => {
+                broken($features, rule);
+                None
+            }
+        }
+    }};
+}
+
+fn broken(features: &mut Features<'_>, rule: Malformed) {
+    features.show(rule.name());
+}
+
+fn kinds(kinds: &[u8], length: usize) -> Vec<Vec<u8>> {
+    kinds
+        .iter()
+        .map(|kind| {
+            let mut bytes = vec![0; length];
+            bytes[0] = *kind;
+            bytes
+        })
+        .collect()
+}
+
+pub(crate) fn aal5_frame(payload: &[u8]) -> Vec<u8> {
+    let mut crc = crc::Crc32Aal5::new();
+    crc.update(payload);
+    let mut tail = [0; aal5::TAIL_BYTES_MAX];
+    let count = aal5::write_tail(payload.len(), 0, crc, &mut tail);
+    [payload, &tail[..count]].concat()
+}
+
+fn aal5(bytes: &[u8], features: &mut Features<'_>) {
+    comes_back!(bytes, features, aal5::Trailer);
+    // As it is, and with the CRC that belongs to it, so that the search gets past it.
+    let mut mended = bytes.to_vec();
+    if let Some((front, last)) = mended.split_last_chunk_mut::<4>() {
+        *last = crc::Crc32Aal5::of(front).to_be_bytes();
+    }
+    for pdu in [bytes, &mended] {
+        match aal5::open(pdu) {
+            Ok((trailer, payload)) => {
+                assert_eq!(aal5::pdu_bytes(payload.len()), pdu.len());
+                assert_eq!(usize::from(trailer.length), payload.len());
+                features.show(("opened", payload.len().ilog2()));
+            }
+            Err(rule) => broken(features, rule),
+        }
+    }
+}
+
+fn arp(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((packet, _)) = comes_back!(bytes, features, arp::Packet) {
+        features.show(core::mem::discriminant(&packet.operation));
+    }
+}
+
+fn atm(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some(cell) = bytes.first_chunk::<{ atm::CELL_BYTES }>() {
+        let (check, payload) = atm::unpack(cell);
+        features.show(match check {
+            atm::HecCheck::Intact(_) => "intact",
+            atm::HecCheck::Corrected(_) => "corrected",
+            atm::HecCheck::Bad => "bad",
+        });
+        if let Some(word) = check.word() {
+            let mut again = [0; atm::CELL_BYTES];
+            atm::pack(word, payload, &mut again);
+            let wrong: u32 = again.iter().zip(cell).map(|(one, other)| (one ^ other).count_ones()).sum();
+            assert!(wrong <= 1, "at most one bit is corrected");
+            for interface in [atm::Interface::Uni, atm::Interface::Nni] {
+                let header = atm::Header::from_word(interface, word);
+                assert_eq!(header.to_word(interface), word);
+                let unassigned = atm::is_unassigned(interface, word);
+                features.show((unassigned, atm::is_physical(word), header.is_oam(), header.is_user()));
+            }
+        }
+    }
+    if let Some(cell) = bytes.first_chunk::<{ atm::CELL_BYTES_WITHOUT_HEC }>() {
+        let (word, payload) = atm::unpack_without_hec(cell);
+        let mut again = [0; atm::CELL_BYTES_WITHOUT_HEC];
+        atm::pack_without_hec(word, payload, &mut again);
+        assert_eq!(again, *cell);
+    }
+    if let Ok(text) = core::str::from_utf8(bytes)
+        && let Ok(vc) = text.parse::<atm::Vc>()
+    {
+        features.show("a circuit's name");
+        assert_eq!(vc.to_string().parse::<atm::Vc>(), Ok(vc));
+    }
+}
+
+fn atmarp(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((packet, used)) = comes_back!(bytes, features, atmarp::Packet<'_>) {
+        features.show((packet.operation as u8, packet.source.ip.is_some(), packet.target.ip.is_some()));
+        assert!(used <= atmarp::PACKET_BYTES_MAX);
+    }
+}
+
+fn atmarp_seeds() -> Vec<Vec<u8>> {
+    let party = |ip: Option<[u8; 4]>| atmarp::Party::permanent(ip.map(Into::into));
+    let operations = [atmarp::Operation::InverseRequest, atmarp::Operation::InverseReply];
+    operations
+        .map(|operation| {
+            let packet =
+                atmarp::Packet { operation, source: party(Some([10, 0, 0, 1])), target: party(None) };
+            let mut bytes = vec![0; packet.length()];
+            packet.write(&mut bytes);
+            bytes
+        })
+        .to_vec()
+}
+
+fn capture(bytes: &[u8], features: &mut Features<'_>) {
+    match capture::File::read(bytes) {
+        Ok((file, used)) => {
+            assert!(used <= bytes.len());
+            let mut again = Vec::new();
+            file.write(&mut again);
+            assert_eq!(capture::File::read(&again).map(|(file, _)| file), Ok(file));
+            for record in file.records(bytes) {
+                let Ok((record, data)) = record else {
+                    features.show("a record is cut off");
+                    break;
+                };
+                assert_eq!(record.kept_bytes as usize, data.len());
+                if record.nanoseconds / 1_000_000_000 <= u64::from(u32::MAX) {
+                    let mut again = Vec::new();
+                    record.write(&file, &mut again);
+                    again.extend_from_slice(data);
+                    assert_eq!(capture::Record::read(&file, &again).map(|(record, _)| record), Ok(record));
+                }
+                features.show(("a record", file.highest_first, file.nanoseconds));
+            }
+        }
+        Err(rule) => broken(features, rule),
+    }
+    match capture::Erf::read(bytes) {
+        Ok((erf, used)) => {
+            let mut again = Vec::new();
+            erf.write(&mut again);
+            again.extend_from_slice(&bytes[used..]);
+            assert_eq!(capture::Erf::read(&again), Ok((erf, used)));
+            features.show("an ERF record");
+        }
+        Err(rule) => broken(features, rule),
+    }
+    if let Ok((header, used)) = capture::SunAtm::read(bytes) {
+        assert!(used <= bytes.len());
+        features.show(("SUNATM", header.is_sent));
+    }
+}
+
+fn capture_seeds() -> Vec<Vec<u8>> {
+    let mut file = Vec::new();
+    capture::File::new(capture::LINK_TYPE_ERF).write(&mut file);
+    let head = file.len();
+    capture::write_aal5(1_000_000_001, 1, 0x0640, &aal5_frame(b"a frame"), &mut file);
+    let record = file[head + 16..].to_vec();
+    vec![file, record]
+}
+
+fn checksum(bytes: &[u8], features: &mut Features<'_>) {
+    let whole = Sum::of(bytes);
+    // The plainest of loops (RFC 1071 §4.1).
+    let mut plain = 0u64;
+    for pair in bytes.chunks(2) {
+        plain += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+    }
+    while plain >> 16 != 0 {
+        plain = (plain & 0xffff) + (plain >> 16);
+    }
+    let same =
+        |one: u16, other: u16| one == other || (one.is_multiple_of(0xffff) && other.is_multiple_of(0xffff));
+    assert!(same(whole.word(), plain as u16), "{:04x}, not {plain:04x}", whole.word());
+    if bytes.len().is_multiple_of(4) && bytes.len() <= 60 {
+        assert!(same(checksum::of_header(bytes).word(), plain as u16));
+        features.show(("a header", bytes.len()));
+    }
+    features.show(bytes.len().checked_ilog2());
+}
+
+fn crc(bytes: &[u8], features: &mut Features<'_>) {
+    let (at, bytes) = bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest));
+    let (front, back) = bytes.split_at(at.min(bytes.len()));
+    let (mut aal5, mut castagnoli) = (crc::Crc32Aal5::new(), crc::Crc32c::new());
+    for part in [front, back] {
+        aal5.update(part);
+        castagnoli.update(part);
+    }
+    assert_eq!(aal5.value(), crc::Crc32Aal5::of(bytes), "cut at {at}");
+    assert_eq!(castagnoli.value(), crc::Crc32c::of(bytes), "cut at {at}");
+    aal5.update(&aal5.value().to_be_bytes());
+    assert!(aal5.is_intact());
+    features.show((front.len() >= 64, bytes.len().checked_ilog2()));
+}
+
+fn discovery(bytes: &[u8], features: &mut Features<'_>) {
+    let (message, options) = match discovery::Message::read(bytes) {
+        Ok(read) => read,
+        Err(rule) => return broken(features, rule),
+    };
+    features.show(core::mem::discriminant(&message));
+    let mut again = vec![0; message.length()];
+    assert_eq!(message.write(&mut again), again.len());
+    let items: Vec<_> = options.collect();
+    for item in &items {
+        let mut bytes = vec![0xa5; item.length()];
+        assert_eq!(item.write(&mut bytes), bytes.len());
+        again.extend_from_slice(&bytes);
+        features.show((core::mem::discriminant(item), bytes.len().ilog2()));
+    }
+    // A redirected packet comes back with the padding that it got.
+    let (read, options) = discovery::Message::read(&again).expect("what was written");
+    assert_eq!(read, message);
+    assert_eq!(options.count(), items.len());
+}
+
+fn discovery_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (kind, length) in [(133, 8), (134, 16), (135, 24), (136, 24), (137, 40)] {
+        for option in [&[1_u8, 1, 2, 0, 0, 0, 0, 9][..], &[5, 1, 0, 0, 0, 0, 5, 0xdc], &[4, 2]] {
+            let mut bytes = vec![0; length];
+            bytes[0] = kind;
+            bytes.extend_from_slice(option);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            seeds.push(bytes);
+        }
+    }
+    let mut prefix = vec![134; 16];
+    prefix.extend_from_slice(&[3, 4, 64, 0xc0]);
+    prefix.resize(48, 1);
+    seeds.push(prefix);
+    seeds
+}
+
+fn ethernet(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, _)) = comes_back!(bytes, features, ethernet::Header) {
+        features.show((header.target.is_group(), header.ether_type >= 0x600));
+    }
+}
+
+fn icmp(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, used)) = comes_back!(bytes, features, icmp::Header) {
+        features.show((core::mem::discriminant(&header), header.is_error()));
+        let mut filled = bytes.to_vec();
+        let rest = Sum::of(&bytes[used..]);
+        icmp::fill(&mut filled[..used], rest);
+        assert_eq!(icmp::verify(&filled[..used], rest), Ok(()));
+    }
+}
+
+fn icmpv6(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, used)) = comes_back!(bytes, features, icmpv6::Header) {
+        features.show((core::mem::discriminant(&header), header.is_error()));
+        let mut filled = bytes.to_vec();
+        let rest = Sum::of(&bytes[used..]);
+        icmpv6::fill(&mut filled[..used], rest);
+        assert_eq!(icmpv6::verify(&filled[..used], rest), Ok(()));
+    }
+}
+
+fn ipv4(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, used)) = comes_back!(bytes, features, ipv4::Header<'_>) {
+        assert!(used + header.payload_bytes() <= bytes.len());
+        features.show((used, header.is_fragment(), ipv4::verify(&bytes[..used]).is_ok()));
+    }
+    if let Ok((header, used)) = ipv4::Header::read_quoted(bytes) {
+        assert!(used == header.length() && used <= bytes.len());
+        features.show("quoted");
+    }
+}
+
+fn ipv4_seeds() -> Vec<Vec<u8>> {
+    let plain = crate::craft::ip([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, b"payload");
+    let mut options = vec![0; 60];
+    options[0] = 0x4f;
+    options[3] = 60;
+    vec![plain, options]
+}
+
+fn ipv4_options(bytes: &[u8], features: &mut Features<'_>) {
+    let mut walk = ipv4_options::Walk::new(bytes);
+    let mut from = 0;
+    while let Some(found) = walk.next() {
+        match found {
+            Ok(item) => {
+                assert!(item.at >= from && bytes[item.at] == item.kind);
+                from = item.at + 2 + item.data.len();
+                assert_eq!(&bytes[item.at + 2..from], item.data);
+                features.show((item.kind, item.data.len().checked_ilog2()));
+            }
+            Err(rule) => {
+                assert!(walk.at() < bytes.len() && walk.next().is_none());
+                broken(features, rule);
+            }
+        }
+    }
+}
+
+fn ipv6(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, used)) = comes_back!(bytes, features, ipv6::Header) {
+        assert!(used + usize::from(header.payload_bytes) <= bytes.len());
+        features.show(header.payload_bytes.checked_ilog2());
+    }
+}
+
+fn ipv6_extension(bytes: &[u8], features: &mut Features<'_>) {
+    comes_back!(bytes, features, ipv6_extension::Fragment);
+    let Ok(length) = ipv6_extension::length(bytes) else { return };
+    let Some(header) = bytes.get(..length) else { return features.show("short") };
+    let mut walk = ipv6_extension::Walk::new(header);
+    let mut from = 2;
+    while let Some(found) = walk.next() {
+        match found {
+            Ok(item) => {
+                assert!(item.at >= from && header[item.at] == item.kind);
+                from = item.at + 2 + item.data.len();
+                assert_eq!(&header[item.at + 2..from], item.data);
+                features.show((item.kind >> 6, item.data.len().checked_ilog2()));
+            }
+            Err(rule) => {
+                assert!(walk.at() < header.len() && walk.next().is_none());
+                broken(features, rule);
+            }
+        }
+    }
+}
+
+fn llc_snap(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, _)) = comes_back!(bytes, features, llc_snap::Header) {
+        features.show(core::mem::discriminant(&header));
+    }
+}
+
+fn llc_snap_seeds() -> Vec<Vec<u8>> {
+    vec![vec![0xaa, 0xaa, 3, 0, 0, 0, 8, 0], vec![0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0]]
+}
+
+fn oam(bytes: &[u8], features: &mut Features<'_>) {
+    comes_back!(bytes, features, oam::Payload);
+    let Some(payload) = bytes.first_chunk::<{ atm::CELL_PAYLOAD_BYTES }>() else { return };
+    let mut mended = *payload;
+    oam::fill(&mut mended);
+    let (value, _) = comes_back!(&mended, features, oam::Payload).expect("the CRC is right");
+    features.show(core::mem::discriminant(&value));
+}
+
+fn oam_seeds() -> Vec<Vec<u8>> {
+    let kinds = kinds(&[0x10, 0x11, 0x14, 0x18, 0x20], 48);
+    let mut loopback = vec![0; 48];
+    oam::Payload::Loopback(oam::Loopback::request(7)).write(&mut loopback);
+    [kinds, vec![loopback]].concat()
+}
+
+fn tcp(bytes: &[u8], features: &mut Features<'_>) {
+    match tcp::Header::read(bytes) {
+        Ok((header, used)) => {
+            assert!((tcp::HEADER_BYTES..=60).contains(&used) && used <= bytes.len());
+            let mut again = vec![0xa5; header.length()];
+            assert_eq!(header.write(&mut again), again.len());
+            let (mut read, _) = tcp::Header::read(&again).expect("what was written");
+            // Ours have padding that others may leave out: there may be room for fewer blocks.
+            let (ours, theirs) = (read.options.sack, header.options.sack);
+            assert_eq!(theirs.as_slice()[..ours.as_slice().len()], *ours.as_slice());
+            read.options.sack = theirs;
+            assert_eq!(read, header);
+            let rest = Sum::of(&bytes[used..]);
+            let mut filled = bytes.to_vec();
+            tcp::fill(&mut filled[..used], rest);
+            assert_eq!(tcp::verify(&filled[..used], rest), Ok(()));
+            let options = header.options;
+            features.show((used, options.mss.is_some(), options.window_shift.is_some()));
+            features.show((options.sack_permitted, options.timestamps.is_some()));
+            features.show(("blocks", theirs.as_slice().len()));
+        }
+        Err(rule) => broken(features, rule),
+    }
+    if let Ok(quoted) = tcp::Quoted::read(bytes) {
+        features.show("quoted");
+        assert_eq!(quoted.sequence.0.to_be_bytes(), bytes[4..8]);
+    }
+}
+
+fn tcp_seeds() -> Vec<Vec<u8>> {
+    let mut input = Input::new(&[]);
+    let mut options = tcp::Options {
+        mss: Some(1460),
+        window_shift: Some(7),
+        sack_permitted: true,
+        timestamps: Some(tcp::Timestamps { value: 1, echo: 2 }),
+        ..tcp::Options::NONE
+    };
+    let mut seeds = Vec::new();
+    for round in 0..3 {
+        let header = tcp::Header {
+            source_port: input.short(),
+            target_port: 80,
+            sequence: tcp::Sequence(round),
+            acknowledgment: tcp::Sequence(2),
+            flags: tcp::Flags::ACK,
+            window: 3,
+            urgent: 0,
+            options,
+        };
+        let mut bytes = vec![0; header.length()];
+        header.write(&mut bytes);
+        seeds.push(bytes);
+        options = tcp::Options { timestamps: options.timestamps, ..tcp::Options::NONE };
+        options.sack.push(tcp::SackBlock { left: tcp::Sequence(5), right: tcp::Sequence(9) });
+    }
+    seeds
+}
+
+fn udp(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, used)) = comes_back!(bytes, features, udp::Header) {
+        assert!(used + header.payload_bytes() <= bytes.len());
+        let rest = Sum::of(&bytes[used..used + header.payload_bytes()]);
+        let mut filled = bytes[..used].to_vec();
+        udp::fill(&mut filled, rest);
+        assert_eq!(udp::verify_over_ipv4(&filled, rest), Ok(()));
+        assert_eq!(udp::verify_over_ipv6(&filled, rest), Ok(()));
+        features.show(header.payload_bytes().checked_ilog2());
+    }
+}

@@ -1,0 +1,144 @@
+//! Every input that was ever kept, and a short search from a fixed seed.
+
+use kiban_fuzz::mutate::Search;
+use kiban_fuzz::{Features, Target, targets};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Inputs that the search of one target tries; the session's and the boards' cost a hundred times a decoder's.
+fn attempts(target: &Target) -> usize {
+    match target.name {
+        "session" => 2500,
+        // Its three hundred seeds are a test of their own.
+        "streams" => 20,
+        "ip_board" | "atm_board" => 1000,
+        _ => 20_000,
+    }
+}
+
+/// Runs `work`; a panic is told with the input that made it.
+fn with(target: &Target, name: &str, input: &[u8], work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+        panic!("{}: {name} breaks it: {hex}", target.name);
+    }
+}
+
+/// The corpus, then mutations of what it shows.
+fn search(target: &Target) -> Search {
+    let mut search = Search::new(*target, 1, Vec::new());
+    let seeds = (target.seeds)().into_iter().map(|seed| ("a seed".to_owned(), seed));
+    for (name, input) in seeds.chain(target.corpus()) {
+        with(target, &name, &input.clone(), || {
+            search.attempt(input);
+        });
+    }
+    for number in 0..attempts(target) {
+        let input = search.next_input();
+        with(target, &format!("mutation {number}"), &input.clone(), || {
+            search.attempt(input);
+        });
+    }
+    search
+}
+
+#[test]
+fn decoders_keep_their_promises() {
+    for target in targets().iter().filter(|target| !is_heavy(target)) {
+        let kept = search(target).kept.len();
+        assert!(kept > 1, "{} shows nothing", target.name);
+    }
+}
+
+#[test]
+fn a_board_behind_an_ip_port_keeps_its_promises() {
+    assert!(search(&named("ip_board")).kept.len() > 10);
+}
+
+#[test]
+fn a_board_behind_an_atm_port_keeps_its_promises() {
+    assert!(search(&named("atm_board")).kept.len() > 10);
+}
+
+#[test]
+fn a_session_keeps_its_promises() {
+    assert!(search(&named("session")).kept.len() > 50);
+}
+
+#[test]
+fn three_hundred_worlds_of_loss_and_harm_leave_every_stream_as_it_was() {
+    let target = named("streams");
+    std::thread::scope(|scope| {
+        for part in 0..2 {
+            scope.spawn(move || {
+                for seed in (part..300_u64).step_by(2) {
+                    let input = seed.to_le_bytes();
+                    with(&target, &format!("world {seed}"), &input, || {
+                        (target.run)(&input, &mut Features::to(&mut |_| {}));
+                    });
+                }
+            });
+        }
+    });
+}
+
+fn is_heavy(target: &Target) -> bool {
+    attempts(target) < 20_000
+}
+
+fn named(name: &str) -> Target {
+    targets().into_iter().find(|target| target.name == name).expect("a target of that name")
+}
+
+/// Files of `wire` that read nothing.
+const NO_DECODERS: [&str; 3] = ["lib", "malformed", "numbers"];
+
+#[test]
+fn every_decoder_has_a_target_and_every_target_a_corpus() {
+    let targets = targets();
+    let files =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/src")).expect("wire's source");
+    let mut without = Vec::new();
+    for file in files {
+        let path = file.expect("an entry").path();
+        let name = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+        if !NO_DECODERS.contains(&&*name) && !targets.iter().any(|target| target.name == name) {
+            without.push(name);
+        }
+    }
+    assert!(without.is_empty(), "decoders without a target: {without:?}");
+    for target in &targets {
+        assert!(!target.corpus().is_empty(), "{} has no corpus", target.name);
+        assert!(!(target.seeds)().is_empty(), "{} has no seeds", target.name);
+    }
+}
+
+/// The search finds what it should: a target that breaks on a byte it has to guess.
+#[test]
+fn the_canary_a_broken_target_is_found() {
+    let broken = Target {
+        name: "broken",
+        run: |bytes, _| assert!(bytes.first() != Some(&0xfe) || bytes.len() < 3, "found"),
+        seeds: Vec::new,
+    };
+    let mut search = Search::new(broken, 1, Vec::new());
+    let found = (0..100_000).any(|_| {
+        let input = search.next_input();
+        catch_unwind(AssertUnwindSafe(|| search.attempt(input))).is_err()
+    });
+    assert!(found);
+}
+
+/// Writes what the short search kept into the corpus of every target.
+#[test]
+#[ignore = "changes the corpus"]
+fn keep_what_the_search_finds() {
+    for target in targets() {
+        let dir = target.corpus_dir();
+        std::fs::create_dir_all(&dir).expect("a directory for the corpus");
+        for input in search(&target).kept.iter().filter(|input| !input.is_empty()) {
+            let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+            input.iter().for_each(|byte| hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+            std::fs::write(dir.join(format!("{hash:016x}")), input).expect("an input is written");
+        }
+    }
+}
