@@ -61,6 +61,13 @@ pub enum Completion {
         /// Which.
         stream: StreamId,
     },
+    /// The peer has marked bytes as urgent: the last of them stands so many bytes ahead of what has come (RFC 9293 §3.8.5).
+    Urgent {
+        /// Which.
+        stream: StreamId,
+        /// Bytes.
+        bytes: u32,
+    },
     /// The peer sends no more; what has come can still be read.
     PeerFinished {
         /// Which.
@@ -237,7 +244,7 @@ impl Edge {
         memory: &mut Memory,
         copies: &mut Copies,
     ) -> Option<(SessionId, u32)> {
-        use tcp::Indication::{Accepted, Data, Finished, Gone, Opened, Piece, Sent};
+        use tcp::Indication::{Accepted, Data, Finished, Gone, Opened, Piece, Sent, Urgent};
         match indication {
             Opened { session } => {
                 let (stream, state) = self.of_session(session)?;
@@ -272,6 +279,12 @@ impl Edge {
                 if state.wants_room && state.may_write() && tcp.wakes_writer(session) {
                     state.wants_room = false;
                     self.completions.push_back(Completion::Writable { stream });
+                }
+            }
+            Urgent { session, bytes } => {
+                let (stream, state) = self.of_session(session)?;
+                if !state.closed {
+                    self.completions.push_back(Completion::Urgent { stream, bytes });
                 }
             }
             Finished { session } => {

@@ -250,6 +250,13 @@ impl Host<'_> {
         self.board.consume(session, count as u32);
     }
 
+    /// Everything that was written is urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
+    pub fn send_urgent(&mut self, id: StreamId) -> Result<(), Refused> {
+        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        self.board.unsettled = true;
+        Ok(self.board.ip.tcp.send_urgent(session)?)
+    }
+
     /// Sends no more on this stream; reading goes on.
     pub fn finish(&mut self, id: StreamId) -> Result<(), Refused> {
         let stream = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?;

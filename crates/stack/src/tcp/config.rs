@@ -70,6 +70,13 @@ kiban_ground::settings! {
         send_buffer_bytes: u32 = 256 << 10,
         /// The receive window, bytes (RFC 7323 §2 scales it).
         receive_buffer_bytes: u32 = 256 << 10,
+        /// Buffers grow with what the connection can use, the send buffer up to `send_buffer_max_bytes` and the receive
+        /// window up to `receive_buffer_max_bytes` (Linux, gVisor: on). Off: they are as large as is said above.
+        autotune: bool = false,
+        /// The largest send buffer (Linux: `tcp_wmem`, 4 MB).
+        send_buffer_max_bytes: u32 = 4 << 20,
+        /// The largest receive window, for which the scale is chosen (Linux: `tcp_rmem`, 6 MB).
+        receive_buffer_max_bytes: u32 = 6 << 20,
         /// Whether the window is offered with a scale (RFC 7323 §2).
         window_scaling: bool = true,
         /// The peer's MSS is rounded down to a multiple of this where it is larger (4.3BSD: a cluster, `MCLBYTES`).
@@ -199,7 +206,7 @@ impl Config {
 
     /// The shift with which the largest window fits 16 bits (RFC 7323 §2.3; at most 14).
     pub(super) fn window_shift(&self) -> u8 {
-        (0..14).find(|shift| self.receive_buffer_bytes >> shift <= 0xffff).unwrap_or(14)
+        (0..14).find(|shift| self.receive_buffer_most() >> shift <= 0xffff).unwrap_or(14)
     }
 
     /// The MSS that we use towards a peer that offers `offered`.
@@ -211,14 +218,14 @@ impl Config {
         }
     }
 
-    /// The mark at which a session with this MSS takes no more writes.
-    pub(super) fn send_mark_bytes(&self, mss: u32) -> u32 {
-        round(self.send_buffer_bytes, mss, self.send_round_to_mss)
+    /// The mark at which a session with this buffer and MSS takes no more writes.
+    pub(super) fn send_mark_bytes(&self, buffer: u32, mss: u32) -> u32 {
+        round(buffer, mss, self.send_round_to_mss)
     }
 
-    /// What a session with this MSS may offer and hold.
-    pub(super) fn window_bytes(&self, mss: u32) -> u32 {
-        round(self.receive_buffer_bytes, mss, self.window_round_to_mss)
+    /// What a session with this buffer and MSS may offer and hold.
+    pub(super) fn window_bytes(&self, buffer: u32, mss: u32) -> u32 {
+        round(buffer, mss, self.window_round_to_mss)
             .max(self.window_segments_min.saturating_mul(mss))
     }
 

@@ -171,6 +171,14 @@ pub enum Indication {
         /// Bytes.
         bytes: u32,
     },
+    /// The peer has marked bytes as urgent: the mark stands so many bytes ahead of what has come up (RFC 9293 §3.8.5).
+    /// They come up in line, like all others.
+    Urgent {
+        /// Whose.
+        session: SessionId,
+        /// Bytes from the next one up to the last urgent one, both counted.
+        bytes: u32,
+    },
     /// The peer sends no more.
     Finished {
         /// Which session.
@@ -215,6 +223,8 @@ pub struct Info {
     pub least_round_trip: Duration,
     /// The congestion window, bytes.
     pub congestion_window_bytes: u32,
+    /// The retransmission timeout, backed off as it is (RFC 6298 §5).
+    pub retransmission_timeout: Duration,
     /// Where slow start ends, bytes; none before the first loss.
     pub slow_start_threshold_bytes: Option<u32>,
     /// Payload bytes sent again.
@@ -225,12 +235,48 @@ pub struct Info {
     pub outstanding_bytes: u32,
     /// Bytes that the host has handed over and the peer has not acknowledged.
     pub queued_bytes: u32,
+    /// How many the host may hand over in all, bytes.
+    pub send_buffer_bytes: u32,
     /// Whether segments carry timestamps (RFC 7323).
     pub timestamps: bool,
     /// Whether acknowledgements tell of holes (RFC 2018).
     pub sack: bool,
+    /// The shifts of the peer's windows and of ours (RFC 7323 §2).
+    pub window_shifts: (u8, u8),
     /// The last ICMP error that was believed and did not end the session (RFC 5927).
     pub trouble: Option<Trouble>,
+    /// Segments that arrived for this session.
+    pub segments_in: u64,
+    /// Segments that it handed down.
+    pub segments_out: u64,
+    /// Payload bytes accepted in order.
+    pub bytes_in: u64,
+    /// Payload bytes that the peer has acknowledged.
+    pub bytes_acknowledged: u64,
+    /// Segments that arrived ahead of a hole.
+    pub early_segments: u32,
+    /// Segments of which every byte had arrived before.
+    pub repeated_segments: u32,
+    /// Reports of the peer that bytes came twice (RFC 2883).
+    pub duplicate_sacks: u32,
+    /// The longest segment of the peer, bytes.
+    pub peer_segment_bytes: u32,
+    /// The window that the peer was last offered, less what has come since, bytes.
+    pub receive_window_bytes: u32,
+    /// What may be held and offered in all, bytes, if memory allows.
+    pub receive_buffer_bytes: u32,
+    /// For how long bytes waited for their acknowledgement.
+    pub busy: Duration,
+    /// Of this, because the peer's window admitted no more.
+    pub window_limited: Duration,
+    /// Of this, because the send buffer took no more from the host.
+    pub buffer_limited: Duration,
+    /// When data last left.
+    pub data_sent_at: Instant,
+    /// When payload last came.
+    pub data_received_at: Instant,
+    /// When the peer was last heard.
+    pub heard_at: Instant,
 }
 
 /// TCP for one board.
@@ -291,12 +337,12 @@ impl Tcp {
 
     /// What is known about a session.
     pub fn info(&self, session: SessionId) -> Option<Info> {
-        self.table.get(session).map(Session::info)
+        self.table.get(session).map(|session| session.info(&self.config))
     }
 
     /// What is known about all sessions.
     pub fn infos(&self) -> impl Iterator<Item = Info> {
-        self.table.iter().map(Session::info)
+        self.table.iter().map(|session| session.info(&self.config))
     }
 
     // ---- Down -------------------------------------------------------------------------------------------------
@@ -431,6 +477,17 @@ impl Tcp {
             session: found,
             share: &mut self.send_share,
         })
+    }
+
+    /// Everything that was handed over is urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
+    pub fn send_urgent(&mut self, session: SessionId) -> Result<(), Refusal> {
+        let found = self.table.get_mut(session).ok_or(Refusal::UnknownSession)?;
+        if !found.takes_data() {
+            return Err(Refusal::Finished);
+        }
+        found.mark_urgent();
+        self.put_in_line(session.index);
+        Ok(())
     }
 
     /// The host sends no more: FIN follows what is queued.

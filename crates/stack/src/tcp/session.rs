@@ -9,6 +9,7 @@
 mod ack_rule;
 mod acknowledge;
 mod arrive;
+mod autotune;
 mod cookie;
 mod data;
 mod icmp;
@@ -16,7 +17,9 @@ mod options;
 mod output;
 mod recovery;
 mod send_rule;
+mod tally;
 mod time;
+mod urgent;
 mod watch;
 
 use super::congestion::Congestion;
@@ -31,13 +34,17 @@ use super::stamps::Stamps;
 use super::state::State;
 use super::throttle::Throttle;
 use super::{Config, Indication, Reason, Segment, SessionId, TcpCounters, Trouble};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use autotune::Tuning;
 use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_ground::{Alarm, Context, Instant, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
+use tally::Tally;
+use urgent::Urgent;
 use watch::Watch;
 
 /// What a session works with, lent by the protocol for one call.
@@ -167,7 +174,10 @@ pub(super) struct Session {
     /// Segments of this burst that came early: each is told, up to [`DUPLICATES_MAX`].
     duplicates: u8,
     ack_at: Instant,
+    urgent: Option<Box<Urgent>>,
+    tuning: Tuning,
     watch: Watch,
+    tally: Tally,
     challenged_at: Instant,
     challenges: u8,
     /// The last ICMP error that was believed (RFC 5927).
@@ -243,7 +253,10 @@ impl Session {
             owed: Owed::Nothing,
             duplicates: 0,
             ack_at: Instant::NEVER,
+            urgent: None,
+            tuning: Tuning::new(config),
             watch: Watch::new(config),
+            tally: Tally::default(),
             challenged_at: Instant::ZERO,
             challenges: 0,
             trouble: None,
@@ -271,7 +284,7 @@ impl Session {
             return 0;
         }
         let held = self.queue.bytes();
-        let most = config.send_mark_bytes(self.mss).min(share.allowance(held, config.floor_bytes));
+        let most = self.send_most(config).min(share.allowance(held, config.floor_bytes));
         most.saturating_sub(held)
     }
 
@@ -388,28 +401,6 @@ impl Session {
             if self.listener.is_none() {
                 desk.up.push_back(Indication::Gone { session: self.id, reason });
             }
-        }
-    }
-
-    /// What a caller may know about a session.
-    pub(super) fn info(&self) -> super::Info {
-        super::Info {
-            state: self.state,
-            local: self.local,
-            remote: self.remote,
-            mss: self.mss,
-            round_trip: self.rtt.smoothed().unwrap_or(Duration::ZERO),
-            round_trip_variation: self.rtt.variation(),
-            least_round_trip: self.rtt.least(),
-            slow_start_threshold_bytes: self.congestion.threshold(),
-            retransmitted_bytes: self.retransmitted,
-            congestion_window_bytes: self.congestion.window(),
-            send_window_bytes: self.window,
-            outstanding_bytes: self.una.distance(self.max),
-            queued_bytes: self.queue.bytes(),
-            timestamps: self.stamps.is_some(),
-            sack: self.sack,
-            trouble: self.trouble,
         }
     }
 }

@@ -153,6 +153,7 @@ impl Talk {
             }
             Indication::Piece { session, slice } => self.on_bytes(session, slice.bytes()),
             Indication::Sent { bytes, .. } => format!("sent {bytes}"),
+            Indication::Urgent { bytes, .. } => format!("urgent {bytes}"),
             Indication::Finished { .. } => "finished".into(),
             Indication::Gone { reason, .. } => format!("gone: {reason:?}"),
         };
@@ -261,6 +262,9 @@ impl Talk {
         }
         if let Some(stamps) = header.options.timestamps {
             words += &format!(" echo {}", stamps.echo);
+        }
+        if header.flags.has(Flags::URG) {
+            words += &format!(" urgent {}", header.urgent);
         }
         for block in header.options.sack.as_slice() {
             let place = |edge| PEER.distance(edge) as i32;

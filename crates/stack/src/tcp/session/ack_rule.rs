@@ -32,6 +32,7 @@ impl Session {
     /// The host has taken `count` bytes: the window may open.
     pub(in crate::tcp) fn consume(&mut self, count: u32, desk: &mut Desk<'_, '_>) {
         self.held = self.held.saturating_sub(count);
+        self.tune(count, desk);
         let config = desk.config;
         let most = self.window_most(desk);
         let share = (u64::from(most) * u64::from(config.update_percent) / 100) as u32;

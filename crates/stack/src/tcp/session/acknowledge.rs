@@ -76,9 +76,11 @@ impl Session {
         let bytes = acknowledged.min(queued);
         self.queue.acknowledged(bytes);
         desk.send_share.change(queued, self.queue.bytes());
+        self.tally.bytes_acknowledged += u64::from(bytes);
         let finished = acknowledged > bytes;
         self.una = ack;
         self.watch.on_progress();
+        self.forget_urgent();
         if self.next.lt(ack) {
             self.next = ack;
         }

@@ -24,6 +24,7 @@ impl Session {
             return self.on_answer(header, desk);
         }
         let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
+        self.tally.segments_in += 1;
         if !self.check_stamps(header, pure, desk) {
             return;
         }
@@ -56,7 +57,14 @@ impl Session {
             return;
         }
         self.take_stamps(header, desk);
+        if pdu.body_len() > 0 {
+            self.tally.received_at = desk.cx.now;
+            self.measure_arrival(header, desk);
+        }
         if self.state.receives() {
+            if flags.has(Flags::URG) {
+                self.hear_urgent(header, desk);
+            }
             self.on_data(header.sequence, pdu, flags, desk);
         } else if pdu.body_len() > 0 {
             desk.counters.after_finish += 1;
@@ -198,6 +206,7 @@ impl Session {
             } else {
                 // Bytes that come again, or too far: the peer waits for this answer.
                 if end.le(self.expected) {
+                    self.tally.again += 1;
                     self.early.on_again(begin, end - u32::from(flags.has(Flags::FIN)));
                 }
                 self.owed = Owed::Now;

@@ -52,10 +52,12 @@ impl Session {
         self.duplicates = 0;
         self.held += length;
         desk.counters.bytes_in += u64::from(length);
+        self.tally.bytes_in += u64::from(length);
     }
 
     fn on_early(&mut self, mut begin: Sequence, mut pdu: Pdu, desk: &mut Desk<'_, '_>) {
         desk.counters.out_of_order += 1;
+        self.tally.early += 1;
         // RFC 5681 §4.2: every early segment is answered at once, even if many came in one burst.
         self.owed = Owed::Now;
         self.duplicates = (self.duplicates + 1).min(DUPLICATES_MAX);

@@ -25,7 +25,7 @@ impl Session {
     #[inline]
     pub(super) fn segment_max(&self, config: &Config) -> u32 {
         // RFC 9293 §3.7.1, MUST-16: only where something below cuts may a segment be longer than the peer takes.
-        if config.segment_bytes_max <= u32::from(config.mss) {
+        if config.segment_bytes_max <= u32::from(config.mss) || self.has_urgent() {
             return self.mss;
         }
         (config.segment_bytes_max.min(WHOLE_BYTES_MAX) / self.mss).max(1) * self.mss
@@ -71,6 +71,7 @@ impl Session {
             self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
         }
         self.arm_watch(waits, desk.cx.now);
+        self.note_limit(waits, desk.config, desk.cx.now);
         progress
     }
 
@@ -281,6 +282,7 @@ impl Session {
         let acknowledges = flags.has(Flags::ACK);
         let window = self.offer(flags, desk);
         let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, desk.cx.now);
+        let (flags, urgent) = self.urgent_at(at, flags);
         let header = Header {
             source_port: self.local.port(),
             target_port: self.remote.port(),
@@ -288,7 +290,7 @@ impl Session {
             acknowledgment: if acknowledges { self.expected } else { Sequence(0) },
             flags,
             window,
-            urgent: 0,
+            urgent,
             options,
         };
         let length = header.length();
@@ -303,6 +305,7 @@ impl Session {
             self.ack_at = Instant::NEVER;
         }
         desk.counters.segments_out += 1;
+        self.tally.segments_out += 1;
         desk.down.push_back(Segment { source: self.local.ip(), target: self.remote.ip(), pdu });
     }
 
@@ -320,8 +323,7 @@ impl Session {
     /// What we may hold and offer in all: the buffer, our share of memory, what the window field can say.
     pub(super) fn window_most(&self, desk: &Desk<'_, '_>) -> u32 {
         let config = desk.config;
-        config
-            .window_bytes(self.mss)
+        self.receive_most(config)
             .min(desk.receive_share.allowance(self.committed, config.floor_bytes))
             .min(0xffff << self.receive_shift)
     }

@@ -111,6 +111,7 @@ impl Session {
         self.board.on_sack(&good[..count], delivery);
         if twice {
             desk.counters.duplicate_sacks += 1;
+            self.tally.duplicate_sacks += 1;
             self.rack.on_duplicate_sack(self.una, self.max);
         }
         twice

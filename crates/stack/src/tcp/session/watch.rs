@@ -49,6 +49,11 @@ impl Watch {
         self.asked = 0;
     }
 
+    /// When the peer was last heard.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+
     /// Bytes were acknowledged: the others have waited for nothing yet.
     #[inline]
     pub(super) fn on_progress(&mut self) {
