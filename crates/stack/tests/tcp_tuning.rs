@@ -22,18 +22,19 @@ fn tuned() -> Config {
     }
 }
 
-/// Bits a second over 50 ms and 100 Mbit/s, and what the receiver knows when all is here.
+/// Bits a second over 50 ms and 100 Mbit/s, and what the receiver last knew of its session.
 fn over_a_long_path(config: Config, receiver: Role) -> (f64, Info) {
     let nature = Nature { delay: ms(25), rate: 100_000_000, port_frames: 64, ..Nature::default() };
     let sizes = Sizes { transmit_pages: 4096, receive_pages: 4096, blocks: 8192, ..Sizes::default() };
     let mut world = World::new([config.clone(), config], [nature; 2], [sizes; 2], 1);
     let length = 20_000_000;
     world.converse(Role::eager(length), receiver);
+    let mut info = None;
     while world.apps[0][1].complete_at.is_none() {
         assert!(world.step().unwrap(), "it goes on");
+        info = world.stations[1].tcp.infos().next().or(info);
     }
-    let info = world.stations[1].tcp.infos().next().unwrap();
-    (length as f64 * 8.0 / world.apps[0][1].complete_at.unwrap().as_secs_f64(), info)
+    (length as f64 * 8.0 / world.apps[0][1].complete_at.unwrap().as_secs_f64(), info.unwrap())
 }
 
 #[test]

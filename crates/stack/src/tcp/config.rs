@@ -225,8 +225,7 @@ impl Config {
 
     /// What a session with this buffer and MSS may offer and hold.
     pub(super) fn window_bytes(&self, buffer: u32, mss: u32) -> u32 {
-        round(buffer, mss, self.window_round_to_mss)
-            .max(self.window_segments_min.saturating_mul(mss))
+        round(buffer, mss, self.window_round_to_mss).max(self.window_segments_min.saturating_mul(mss))
     }
 
     /// When an acknowledgement that becomes owed now is due.
