@@ -4,7 +4,7 @@ mod common;
 
 use common::{Pair, config, socket};
 use kiban_board::{BoardConfig, Completion, MemoryConfig};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SESSIONS: usize = 10_000;
@@ -39,7 +39,7 @@ fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {
         }
         pair.run();
     }
-    let accepted: HashMap<_, _> = pair
+    let accepted: BTreeMap<_, _> = pair
         .told(1)
         .into_iter()
         .filter_map(|told| match told {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::talk::*;
-use kiban_stack::tcp::{Config, Refusal};
+use kiban_stack::tcp::{Config, Nagle, Refusal};
 use kiban_wire::tcp::{Flags, Header};
 
 const URG: Flags = Flags::URG;
@@ -35,7 +35,8 @@ fn the_host_is_told_how_far_ahead_the_mark_stands_and_gets_the_bytes_in_line() {
 
 #[test]
 fn what_is_queued_is_urgent_until_it_is_acknowledged() {
-    let mut talk = Talk::established(Config { segment_bytes_max: 10_000, ..Config::default() });
+    let mut talk =
+        Talk::established(Config { segment_bytes_max: 10_000, nagle: Nagle::Off, ..Config::default() });
     talk.write(b"before");
     talk.hear(seg(ACK, 1, 7, 60_000), b"");
     talk.said();
@@ -68,6 +69,7 @@ fn a_mark_goes_out_though_the_window_is_closed() {
     talk.station.tcp.send_urgent(id).unwrap();
     // The next acknowledgement carries it.
     talk.hear(seg(ACK, 1, 1, 0), &bytes(2000));
+    talk.pass(Config::default().delayed_ack);
     assert_eq!(talk.said(), ["ACK URG 1+0 ack 2001 win 65535 urgent 6"]);
 }
 
