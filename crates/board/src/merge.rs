@@ -74,14 +74,21 @@ fn word(head: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 
-/// Whether a packet is of the plain kind, and intact.
+/// Whether a packet is of the plain kind, and intact. Headers of a known length are summed and compared without a loop.
+#[inline]
 fn may_merge(pdu: &Pdu) -> bool {
-    let Some(head) = pdu.head().first_chunk::<HEAD_BYTES>() else { return false };
-    let words = match pdu.head().len() {
-        HEAD_BYTES => 0x50,
-        STAMPED_BYTES if pdu.head()[HEAD_BYTES..].starts_with(&STAMPS) => 0x80,
-        _ => return false,
-    };
+    let head = pdu.head();
+    if let Ok(head) = <&[u8; HEAD_BYTES]>::try_from(head) {
+        is_plain(head, 0x50, pdu)
+    } else if let Ok(head) = <&[u8; STAMPED_BYTES]>::try_from(head) {
+        head[HEAD_BYTES..HEAD_BYTES + 4] == STAMPS && is_plain(head, 0x80, pdu)
+    } else {
+        false
+    }
+}
+
+#[inline]
+fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     // Version and length, protocol, no fragment; header length; ACK and perhaps PSH; all of it and nothing behind it.
     if head[0] != 0x45
         || head[9] != protocol::TCP
@@ -93,7 +100,7 @@ fn may_merge(pdu: &Pdu) -> bool {
     {
         return false;
     }
-    let (network, transport) = pdu.head().split_at(ipv4::HEADER_BYTES);
+    let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
     let address = |at: usize| core::net::Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]);
     let length = transport.len() + pdu.body_len();
     let pseudo = checksum::pseudo_ipv4(address(12), address(16), protocol::TCP, length);
@@ -101,13 +108,23 @@ fn may_merge(pdu: &Pdu) -> bool {
 }
 
 /// Whether two headers say the same but for length, identification, checksums, sequence and PSH.
+#[inline]
 fn follows(one: &[u8], other: &[u8]) -> bool {
-    one[1] == other[1]
+    let (Some((one, stamps)), Some((other, other_stamps))) =
+        (one.split_first_chunk::<HEAD_BYTES>(), other.split_first_chunk::<HEAD_BYTES>())
+    else {
+        return false;
+    };
+    // No timestamps, or the same: which of two values is echoed is TCP's to judge.
+    let same_stamps = match (stamps.first_chunk::<12>(), other_stamps.first_chunk::<12>()) {
+        (Some(one), Some(other)) => one == other,
+        (one, other) => one.is_none() && other.is_none(),
+    };
+    same_stamps
+        && one[1] == other[1]
         && one[6] == other[6]
         && one[8] == other[8]
         && one[12..24] == other[12..24]
         && one[28..32] == other[28..32]
         && one[34..36] == other[34..36]
-        // No timestamps, or the same: which of two values is echoed is TCP's to judge.
-        && one[HEAD_BYTES..] == other[HEAD_BYTES..]
 }

@@ -20,6 +20,12 @@ impl Sum {
         Sum(word)
     }
 
+    /// The sum whose bytes were added as words of the machine's order, however wide (RFC 1071 §2(B)).
+    #[inline]
+    pub const fn of_native(wide: u64) -> Sum {
+        fold_native(wide)
+    }
+
     /// The sum of `bytes`, read once.
     #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
@@ -74,12 +80,13 @@ pub fn copy_and_sum(target: &mut [u8], source: &[u8]) -> Sum {
 }
 
 /// Folds a native-order accumulator into a big-endian word.
+#[inline]
 const fn fold_native(mut wide: u64) -> Sum {
     wide = (wide & 0xffff_ffff) + (wide >> 32);
-    wide = (wide & 0xffff_ffff) + (wide >> 32);
+    // At most 33 bits, then 18, then 17 with room for the last carry.
+    wide = (wide & 0xffff) + (wide >> 16 & 0xffff) + (wide >> 32);
     wide = (wide & 0xffff) + (wide >> 16);
-    wide = (wide & 0xffff) + (wide >> 16);
-    wide = (wide & 0xffff) + (wide >> 16);
+    wide += wide >> 16;
     Sum(u16::from_be(wide as u16))
 }
 

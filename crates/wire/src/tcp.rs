@@ -391,6 +391,17 @@ impl Options {
         if target.is_empty() {
             return;
         }
+        // What nearly every segment carries.
+        if let (Some(stamps), Ok(place)) =
+            (self.timestamps, <&mut [u8; TIMESTAMPS_BYTES]>::try_from(&mut *target))
+            && !self.sack_permitted
+        {
+            let ([v0, v1, v2, v3], [e0, e1, e2, e3]) =
+                (stamps.value.to_be_bytes(), stamps.echo.to_be_bytes());
+            let [n0, n1, kind, length] = TIMESTAMPS_ALONE;
+            *place = [n0, n1, kind, length, v0, v1, v2, v3, e0, e1, e2, e3];
+            return;
+        }
         let mut line = Line { rest: target };
         if let Some(mss) = self.mss {
             let [high, low] = mss.to_be_bytes();
