@@ -65,7 +65,7 @@ use stranger::Listener;
 use table::Table;
 use throttle::Throttle;
 
-/// Segments that one session sends before the next one in line has its turn.
+/// Segments that one session sends before the next one in line has its turn; alone, it goes on.
 const QUANTUM: usize = 2;
 /// When memory for PDUs ran out and nothing else wakes the board, it looks again after so long.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
@@ -640,7 +640,8 @@ impl Tcp {
                 self.with(id.index, cx, out, |session, desk| session.on_time(desk));
             }
             let Some(session) = self.table.get_mut(id) else { continue };
-            let quantum = QUANTUM.min(full - out.down.len());
+            let room = full - out.down.len();
+            let quantum = if self.lines[lane].is_empty() { room } else { QUANTUM.min(room) };
             let mut desk = Desk {
                 config: &self.config,
                 cx,

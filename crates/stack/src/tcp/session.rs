@@ -161,6 +161,8 @@ pub(super) struct Session {
     // Receive: everything before `expected` is here, nothing from `edge` on was asked for.
     expected: Sequence,
     edge: Sequence,
+    /// The window field as it was last offered: when, and with what here and what waiting for the reader.
+    offered: (Instant, Sequence, u32, u16),
     receive_shift: u8,
     /// Bytes that went up and that the host has not consumed.
     held: u32,
@@ -242,6 +244,7 @@ impl Session {
             silence: 0,
             expected: Sequence(0),
             edge: Sequence(0),
+            offered: (Instant::NEVER, Sequence(0), 0, 0),
             receive_shift: 0,
             held: 0,
             committed: 0,

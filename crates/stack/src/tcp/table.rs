@@ -15,6 +15,8 @@ pub(super) struct Table {
     slots: Vec<(u32, Option<Box<Session>>)>,
     free: Vec<u32>,
     by_name: HashTable<u32>,
+    /// The session that was found last, if it is still there.
+    recent: u32,
     key: [u64; 2],
 }
 
@@ -39,7 +41,7 @@ fn hash(key: [u64; 2], local: SocketAddr, remote: SocketAddr) -> u64 {
 impl Table {
     pub(super) fn new(chance: &mut Chance) -> Table {
         let key = [chance.draw(), chance.draw() | 1];
-        Table { slots: Vec::new(), free: Vec::new(), by_name: HashTable::new(), key }
+        Table { slots: Vec::new(), free: Vec::new(), by_name: HashTable::new(), recent: 0, key }
     }
 
     /// A keyed hash of a session's name.
@@ -52,13 +54,17 @@ impl Table {
         self.by_name.len()
     }
 
+    /// Segments come in trains: the session that was found last is looked at first.
     #[inline]
-    pub(super) fn find(&self, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    pub(super) fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         let is_it = |index: &u32| {
-            let session = self.slots[*index as usize].1.as_ref().expect("the hash names live sessions");
-            session.remote == remote && session.local == local
+            let session = self.slots.get(*index as usize).and_then(|slot| slot.1.as_ref());
+            session.is_some_and(|session| session.remote == remote && session.local == local)
         };
-        self.by_name.find(self.hash(local, remote), is_it).copied()
+        if !is_it(&self.recent) {
+            self.recent = *self.by_name.find(self.hash(local, remote), is_it)?;
+        }
+        Some(self.recent)
     }
 
     /// Makes a session; `make` is given its number.

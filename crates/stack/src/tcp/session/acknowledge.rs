@@ -34,20 +34,24 @@ impl Session {
         }
         let window = self.window_in(header);
         let outstanding = self.una.distance(self.max);
-        // RFC 5681 §2: a duplicate. The answer to a probe looks like one and tells nothing of loss.
-        let duplicate = pure && ack == self.una && window == self.window && outstanding > 0 && !self.probe;
-        let mut report = Report { acked: 0, outstanding, duplicate, delivery: Delivery::default() };
         let advances = self.una.lt(ack);
-        if advances {
-            report.acked = self.una.distance(ack);
-            self.advance(ack, &mut report.delivery, desk);
-            if self.state == State::Closed {
-                return false;
+        // Where nothing is out, an acknowledgement tells of the window alone, or of what came twice.
+        if outstanding > 0 || !header.options.sack.is_empty() {
+            // RFC 5681 §2: a duplicate. The answer to a probe looks like one and tells nothing of loss.
+            let duplicate =
+                pure && ack == self.una && window == self.window && outstanding > 0 && !self.probe;
+            let mut report = Report { acked: 0, outstanding, duplicate, delivery: Delivery::default() };
+            if advances {
+                report.acked = self.una.distance(ack);
+                self.advance(ack, &mut report.delivery, desk);
+                if self.state == State::Closed {
+                    return false;
+                }
+            } else {
+                desk.counters.duplicate_acks += u64::from(duplicate);
             }
-        } else {
-            desk.counters.duplicate_acks += u64::from(duplicate);
+            self.on_report(header, report, desk);
         }
-        self.on_report(header, report, desk);
         let (sequence, acknowledgment) = self.window_update;
         // RFC 9293 §3.10.7.4: an old acknowledgement's window is old too. One that acknowledges more is new, though it
         // may stand before an early segment: else the edge would move to where nobody has offered it.

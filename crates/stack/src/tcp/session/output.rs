@@ -12,6 +12,7 @@ use kiban_wire::checksum;
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
 /// What is sent next.
+#[derive(Clone, Copy)]
 enum Choice {
     New { length: u32, fin: bool },
     Again,
@@ -44,9 +45,12 @@ impl Session {
             if segments == quantum {
                 return Progress::More;
             }
-            segments += 1;
-            if !self.send_chosen(next, desk) {
-                progress = Progress::Starved;
+            for _ in 0..self.times(next, desk.config).min(quantum - segments) {
+                segments += 1;
+                if !self.send_chosen(next, desk) {
+                    progress = Progress::Starved;
+                    break;
+                }
             }
         }
         while progress == Progress::Done && (self.owed == Owed::Now || self.duplicates > 0) {
@@ -128,6 +132,17 @@ impl Session {
             return None;
         }
         if again { Some(Choice::Again) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
+    }
+
+    /// How often a choice may be carried out before another is to be made: full segments follow each other as long as there
+    /// are more, and both windows admit them.
+    fn times(&self, choice: Choice, config: &Config) -> usize {
+        match choice {
+            Choice::New { length, fin: false } if !config.pacing && !self.congestion.recovers() => {
+                self.full_segments(length, config).max(1)
+            }
+            _ => 1,
+        }
     }
 
     fn may_send_again(&self, config: &Config) -> bool {
@@ -345,7 +360,22 @@ impl Session {
     }
 
     /// The window field, and the edge that it promises.
+    #[inline]
     fn offer(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
+        if flags.has(Flags::SYN) {
+            return self.offer_anew(flags, desk);
+        }
+        let (at, expected, held, field) = self.offered;
+        if at == desk.cx.now && expected == self.expected && held == self.held {
+            // Within a burst nothing has changed.
+            return field;
+        }
+        let field = self.offer_anew(flags, desk);
+        self.offered = (desk.cx.now, self.expected, self.held, field);
+        field
+    }
+
+    fn offer_anew(&mut self, flags: Flags, desk: &mut Desk<'_, '_>) -> u16 {
         let most = self.window_most(desk);
         let edge = self.right_edge(most, desk.config);
         let moves = match desk.config.offer {

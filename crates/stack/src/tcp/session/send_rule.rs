@@ -44,6 +44,18 @@ impl Session {
         if worth || (fin && unsent == 0) { Some((length, fin)) } else { None }
     }
 
+    /// How many segments of `length` bytes may go one after the other, if that is a full one; the last that is queued is
+    /// not counted.
+    pub(super) fn full_segments(&self, length: u32, config: &Config) -> usize {
+        if length < self.segment_max(config) {
+            return 0;
+        }
+        let sent = self.una.distance(self.next);
+        let more = self.queue.bytes().saturating_sub(sent).saturating_sub(1);
+        let usable = self.window.saturating_sub(sent).min(self.congestion_room(config));
+        (more.min(usable) / length) as usize
+    }
+
     /// Nagle: whether a last segment that is not full waits for what is out.
     fn waits(&self, config: &Config) -> bool {
         match config.nagle {
