@@ -347,7 +347,7 @@ fn edits(one: &str, other: &str) -> usize {
 
 // ---- Lines ------------------------------------------------------------------------------------------------------
 
-const EVENTS: [&str; 25] = [
+const EVENTS: [&str; 27] = [
     "->",
     "<-",
     "&",
@@ -360,6 +360,8 @@ const EVENTS: [&str; 25] = [
     "open",
     "write",
     "read",
+    "urgent",
+    "patience",
     "finish",
     "close",
     "abort",
@@ -493,6 +495,19 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
             Call::Write { bytes, takes }
         }
         "read" => Call::Read(words.number("a count of bytes")?),
+        "urgent" => Call::Urgent,
+        "patience" => {
+            let (mut keep_alive, mut user_timeout) = (None, None);
+            loop {
+                if words.takes("keep-alive") {
+                    keep_alive = Some(words.length("a length of silence")?);
+                } else if words.takes("user-timeout") {
+                    user_timeout = Some(words.length("how long bytes may wait")?);
+                } else {
+                    break Call::Patience { keep_alive, user_timeout };
+                }
+            }
+        }
         "finish" => Call::Finish,
         "close" => Call::Close,
         "abort" => Call::Abort,

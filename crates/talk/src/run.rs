@@ -472,6 +472,36 @@ fn in_words(world: &World, seen: &Seen) -> String {
     format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
 }
 
+/// What `info` can ask.
+const INFO_WORDS: [&str; 26] = [
+    "state",
+    "mss",
+    "srtt",
+    "rttvar",
+    "min-rtt",
+    "rto",
+    "cwnd",
+    "ssthresh",
+    "window",
+    "outstanding",
+    "queued",
+    "retransmitted",
+    "segments-in",
+    "segments-out",
+    "bytes-in",
+    "bytes-acknowledged",
+    "early",
+    "repeated",
+    "duplicate-sacks",
+    "receive-window",
+    "receive-buffer",
+    "send-buffer",
+    "busy",
+    "window-limited",
+    "buffer-limited",
+    "gone",
+];
+
 fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> Result<(), Wrong> {
     let index = world.connection(label)?;
     let known = world.info(index);
@@ -496,12 +526,22 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             "window" => info.send_window_bytes.to_string(),
             "outstanding" => info.outstanding_bytes.to_string(),
             "queued" => info.queued_bytes.to_string(),
+            "rto" => length_of(info.retransmission_timeout),
+            "segments-in" => info.segments_in.to_string(),
+            "segments-out" => info.segments_out.to_string(),
+            "bytes-in" => info.bytes_in.to_string(),
+            "bytes-acknowledged" => info.bytes_acknowledged.to_string(),
+            "early" => info.early_segments.to_string(),
+            "repeated" => info.repeated_segments.to_string(),
+            "duplicate-sacks" => info.duplicate_sacks.to_string(),
+            "receive-window" => info.receive_window_bytes.to_string(),
+            "receive-buffer" => info.receive_buffer_bytes.to_string(),
+            "send-buffer" => info.send_buffer_bytes.to_string(),
+            "busy" => length_of(info.busy),
+            "window-limited" => length_of(info.window_limited),
+            "buffer-limited" => length_of(info.buffer_limited),
             "gone" => return Err("the session is still there".into()),
-            _ => return Err(format!(
-                "nothing is known as `{name}`: state, mss, srtt, rttvar, min-rtt, cwnd, ssthresh, window, \
-                     outstanding, queued, retransmitted, gone"
-            )
-            .into()),
+            _ => return Err(format!("nothing is known as `{name}`: {}", INFO_WORDS.join(", ")).into()),
         };
         if value != *wanted {
             return Err(Wrong {

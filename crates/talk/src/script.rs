@@ -86,6 +86,8 @@ pub(crate) enum Call {
     Open,
     Write { bytes: Bytes, takes: Option<usize> },
     Read(usize),
+    Urgent,
+    Patience { keep_alive: Option<Duration>, user_timeout: Option<Duration> },
     Finish,
     Close,
     Abort,
@@ -385,6 +387,14 @@ impl fmt::Display for Call {
                 takes.map_or(Ok(()), |takes| write!(f, " takes {takes}"))
             }
             Call::Read(count) => write!(f, "read {count}"),
+            Call::Urgent => f.write_str("urgent"),
+            Call::Patience { keep_alive, user_timeout } => {
+                f.write_str("patience")?;
+                let said = [("keep-alive", keep_alive), ("user-timeout", user_timeout)];
+                said.into_iter().try_for_each(|(name, length)| {
+                    length.map_or(Ok(()), |length| write!(f, " {name} {}", length_of(length)))
+                })
+            }
             Call::Finish => f.write_str("finish"),
             Call::Close => f.write_str("close"),
             Call::Abort => f.write_str("abort"),

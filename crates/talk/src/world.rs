@@ -277,6 +277,7 @@ impl World {
                     (connection, "readable".into())
                 }
                 Completion::Writable { stream } => (self.of_stream(stream), "writable".into()),
+                Completion::Urgent { stream, bytes } => (self.of_stream(stream), format!("urgent {bytes}")),
                 Completion::PeerFinished { stream } => (self.of_stream(stream), "finished".into()),
                 Completion::Ended { stream, reason } => {
                     let word = match reason {
@@ -512,6 +513,10 @@ impl World {
                     return Err(format!("there were {got} of {count} bytes to read"));
                 }
                 Ok(())
+            }
+            Call::Urgent => self.board.host().send_urgent(stream()?),
+            Call::Patience { keep_alive, user_timeout } => {
+                self.board.host().set_patience(stream()?, *keep_alive, *user_timeout)
             }
             Call::Finish => self.board.host().finish(stream()?),
             Call::Close => {
