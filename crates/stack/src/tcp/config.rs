@@ -137,8 +137,8 @@ kiban_ground::settings! {
         rto_max: Duration = Duration::from_secs(60),
         /// Timeouts in a row before a session is given up (RFC 9293 §3.8.3, R2).
         retries: u32 = 15,
-        /// The same for a connection request.
-        syn_retries: u32 = 6,
+        /// The same for a connection request: three minutes at least (RFC 9293 §3.8.3, MUST-23; Linux: 6, two of them).
+        syn_retries: u32 = 7,
         /// Segments sent before the first acknowledgement (RFC 6928).
         initial_window_segments: u32 = 10,
         /// How the congestion window grows and falls.
