@@ -123,9 +123,18 @@ impl Host<'_> {
     /// Opens a stream to `remote`. [`Completion::Opened`] or [`Completion::Ended`] tells how it went.
     pub fn open(&mut self, remote: SocketAddr) -> Result<StreamId, Refused> {
         let source = self.board.ip.ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?;
+        self.open_from(SocketAddr::new(source, 0), remote)
+    }
+
+    /// The same from an address of this board's and a port; port 0: one is chosen (RFC 9293 §3.9.1.1, MUST-43).
+    pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
+        let ip = &self.board.ip.ip;
+        let is_ours = ip.addresses().any(|address| address == local.ip());
+        if !is_ours || ip.is_for_many(remote.ip()) {
+            return Err(tcp::Refusal::BadAddress.into());
+        }
         let lane = self.board.lane_to(remote.ip());
-        let session =
-            self.board.with_context(|ip, cx| ip.tcp.open(SocketAddr::new(source, 0), remote, lane, cx))?;
+        let session = self.board.with_context(|ip, cx| ip.tcp.open(local, remote, lane, cx))?;
         Ok(self.board.edge.add(session, false))
     }
 
@@ -309,6 +318,13 @@ impl Host<'_> {
         let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
         self.board.unsettled = true;
         Ok(self.board.ip.tcp.set_patience(session, keep_alive, user_timeout)?)
+    }
+
+    /// Which short segments of a stream wait, whatever TCP's settings say (RFC 9293 §3.7.4).
+    pub fn set_nagle(&mut self, id: StreamId, nagle: tcp::Nagle) -> Result<(), Refused> {
+        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        self.board.unsettled = true;
+        Ok(self.board.ip.tcp.set_nagle(session, nagle)?)
     }
 
     /// What TCP knows about a stream, while it lives.

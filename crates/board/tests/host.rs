@@ -5,6 +5,8 @@ mod common;
 use common::{Pair, address, config, socket};
 use kiban_board::{Completion, Reason, Refused, StreamId};
 use kiban_ground::Instant;
+use kiban_stack::tcp::Refusal;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A stream from board 0 to board 1, opened: both ends.
@@ -94,6 +96,12 @@ fn what_a_host_may_not_do_is_refused_with_a_reason() {
     let mut host = pair.boards[0].host();
     assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(Refused::NoRoute));
     assert_eq!(host.unlisten(99), Err(Refused::UnknownListener));
+    // RFC 9293 §3.9.2.3, MUST-46: nobody calls a net or a group; and nobody speaks for another.
+    for many in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
+        let opened = host.open_from(SocketAddr::new(address(0), 0), many.parse().unwrap());
+        assert_eq!(opened, Err(Refused::Tcp(Refusal::BadAddress)), "{many}");
+    }
+    assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(Refused::Tcp(Refusal::BadAddress)));
     host.finish(near).unwrap();
     assert!(matches!(host.write(near, b"late"), Err(Refused::Tcp(_))));
     host.close(near).unwrap();

@@ -375,6 +375,7 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
         (local, v6, Refusal::BadAddress),
         (local, SocketAddr::new(remote.ip(), 0), Refusal::BadAddress),
         (local, nobody, Refusal::BadAddress),
+        (local, "224.0.0.1:80".parse().unwrap(), Refusal::BadAddress),
     ] {
         let opened = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
         assert_eq!(opened, Err(refusal));

@@ -7,6 +7,8 @@ use crate::script::{
     Bytes, Call, Choice, Content, FLAGS, Line, Message, Mistake, Number, Opening, Packet, Quote, Segment,
     Talk, UNREACHABLE, What, When,
 };
+use kiban_ground::Setting;
+use kiban_stack::tcp::Nagle;
 use kiban_wire::tcp::Flags;
 use std::time::Duration;
 
@@ -347,7 +349,7 @@ fn edits(one: &str, other: &str) -> usize {
 
 // ---- Lines ------------------------------------------------------------------------------------------------------
 
-const EVENTS: [&str; 27] = [
+const EVENTS: [&str; 28] = [
     "->",
     "<-",
     "&",
@@ -361,6 +363,7 @@ const EVENTS: [&str; 27] = [
     "write",
     "read",
     "urgent",
+    "nagle",
     "patience",
     "finish",
     "close",
@@ -485,7 +488,10 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
     Ok(match verb {
         "listen" => Call::Listen(if words.is_done() { 80 } else { words.number("a port")? }),
         "unlisten" => Call::Unlisten,
-        "open" => Call::Open,
+        "open" if words.takes("from") => {
+            Call::Open { from: Some((words.number("a host's last byte")?, words.number("a port")?)) }
+        }
+        "open" => Call::Open { from: None },
         "write" => {
             let bytes = match words.literal() {
                 Some(bytes) => Bytes::Literal(bytes),
@@ -496,6 +502,11 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
         }
         "read" => Call::Read(words.number("a count of bytes")?),
         "urgent" => Call::Urgent,
+        "nagle" => {
+            let word = words.word("which short segments wait")?;
+            let expected = || words.mistake_before(&format!("write {}", Nagle::expects()), None);
+            Call::Nagle(Nagle::read(&word).ok_or_else(expected)?)
+        }
         "patience" => {
             let (mut keep_alive, mut user_timeout) = (None, None);
             loop {

@@ -421,7 +421,7 @@ impl Runner {
         let acknowledgment = Number::Is(1);
         let until = mark + opening.round_trip;
         let told = if opening.active {
-            world.call(label, &Call::Open)?.map_err(|refusal| refusal.to_string())?;
+            world.call(label, &Call::Open { from: None })?.map_err(|refusal| refusal.to_string())?;
             self.next_segment(index, Flags::SYN)?;
             self.quiet_until(until, true)?;
             let flags = Flags::SYN | Flags::ACK;

@@ -1,5 +1,7 @@
 //! What a talk says, read: lines of moments and events. Segments write themselves in the notation they are read from.
 
+use kiban_ground::Setting;
+use kiban_stack::tcp::Nagle;
 use kiban_wire::tcp::Flags;
 use std::fmt;
 use std::time::Duration;
@@ -83,10 +85,11 @@ pub(crate) enum What {
 pub(crate) enum Call {
     Listen(u16),
     Unlisten,
-    Open,
+    Open { from: Option<(u8, u16)> },
     Write { bytes: Bytes, takes: Option<usize> },
     Read(usize),
     Urgent,
+    Nagle(Nagle),
     Patience { keep_alive: Option<Duration>, user_timeout: Option<Duration> },
     Finish,
     Close,
@@ -378,7 +381,8 @@ impl fmt::Display for Call {
         match self {
             Call::Listen(port) => write!(f, "listen {port}"),
             Call::Unlisten => f.write_str("unlisten"),
-            Call::Open => f.write_str("open"),
+            Call::Open { from: None } => f.write_str("open"),
+            Call::Open { from: Some((host, port)) } => write!(f, "open from {host} {port}"),
             Call::Write { bytes, takes } => {
                 match bytes {
                     Bytes::Count(count) => write!(f, "write {count}")?,
@@ -388,6 +392,7 @@ impl fmt::Display for Call {
             }
             Call::Read(count) => write!(f, "read {count}"),
             Call::Urgent => f.write_str("urgent"),
+            Call::Nagle(nagle) => write!(f, "nagle {}", nagle.show()),
             Call::Patience { keep_alive, user_timeout } => {
                 f.write_str("patience")?;
                 let said = [("keep-alive", keep_alive), ("user-timeout", user_timeout)];

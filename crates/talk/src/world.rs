@@ -487,10 +487,16 @@ impl World {
                 self.board.host().listen(local).map(|listener| self.listener = Some(listener))
             }
             Call::Unlisten => self.board.host().unlisten(self.listener.take().ok_or("nobody listens")?),
-            Call::Open => {
+            Call::Open { from } => {
+                let local = from.map(|(host, port)| SocketAddr::new(self.settings.host(host), port));
                 let connection = &mut self.connections[index];
                 connection.local_port = None;
-                self.board.host().open(remote).map(|stream| connection.stream = Some(stream))
+                let mut host = self.board.host();
+                let opened = match local {
+                    Some(local) => host.open_from(local, remote),
+                    None => host.open(remote),
+                };
+                opened.map(|stream| connection.stream = Some(stream))
             }
             Call::Write { bytes, takes } => {
                 let bytes = match bytes {
@@ -514,6 +520,7 @@ impl World {
                 }
                 Ok(())
             }
+            Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),
             Call::Patience { keep_alive, user_timeout } => {
                 self.board.host().set_patience(stream()?, *keep_alive, *user_timeout)

@@ -339,6 +339,11 @@ impl Ip {
         address.is_broadcast() || self.routes.is_broadcast(address)
     }
 
+    /// Whether an address stands for many: a group, or everybody.
+    pub fn is_for_many(&self, address: IpAddr) -> bool {
+        address.is_multicast() || matches!(address, IpAddr::V4(address) if self.is_broadcast(address))
+    }
+
     /// The address from which this host speaks to `target`, if there is a way.
     pub fn source_for(&self, target: IpAddr) -> Option<IpAddr> {
         let route = self.routes.find(target)?;

@@ -204,6 +204,11 @@ impl Config {
         if remote.is_ipv6() { self.mss.saturating_sub(20).max(64) } else { self.mss }
     }
 
+    /// The largest payload towards a peer that says nothing of it (RFC 9293 §3.7.1, MUST-15).
+    pub(super) fn mss_unsaid(remote: core::net::SocketAddr) -> u16 {
+        if remote.is_ipv6() { 1220 } else { 536 }
+    }
+
     /// The shift with which the largest window fits 16 bits (RFC 7323 §2.3; at most 14).
     pub(super) fn window_shift(&self) -> u8 {
         (0..14).find(|shift| self.receive_buffer_most() >> shift <= 0xffff).unwrap_or(14)

@@ -56,7 +56,7 @@ fn hash(secret: &Secret, name: Name, more: &[u32]) -> u32 {
 
 /// The number with which a SYN is answered.
 fn number(secret: &Secret, name: Name, syn: &Header, now: Instant) -> Sequence {
-    let mss = syn.options.mss.unwrap_or(536);
+    let mss = syn.options.mss.unwrap_or(Config::mss_unsaid(name.1));
     let size = SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0) as u32;
     let slot = slot(now);
     let low = hash(secret, name, &[slot, syn.sequence.0]).wrapping_add(size) & LOW;
@@ -83,7 +83,7 @@ pub(super) fn answer(secret: &Secret, config: &Config, name: Name, syn: &Header,
         window: window(config),
         urgent: 0,
         options: Options {
-            mss: Some(config.mss),
+            mss: Some(config.mss_to(name.1)),
             window_shift: agreed.and_then(|(_, shift, _)| shift).map(|_| config.window_shift()),
             sack_permitted: agreed.is_some_and(|(_, _, sack)| sack),
             timestamps,

@@ -405,6 +405,13 @@ impl Tcp {
         Ok(())
     }
 
+    /// Which short segments of a session wait, whatever the settings say (RFC 9293 §3.7.4, MUST-17).
+    pub fn set_nagle(&mut self, session: SessionId, nagle: Nagle) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_nagle(nagle);
+        self.put_in_line(session.index);
+        Ok(())
+    }
+
     /// Opens a session from `local` (port 0: one is chosen) to `remote`, whose segments leave on `lane`.
     pub fn open(
         &mut self,
@@ -413,7 +420,9 @@ impl Tcp {
         lane: usize,
         cx: &mut Context<'_>,
     ) -> Result<SessionId, Refusal> {
-        let nowhere = local.ip().is_unspecified() || remote.ip().is_unspecified() || remote.port() == 0;
+        // RFC 9293 §3.9.2.3, MUST-46.
+        let is_nobody = |address: IpAddr| address.is_unspecified() || address.is_multicast();
+        let nowhere = is_nobody(local.ip()) || is_nobody(remote.ip()) || remote.port() == 0;
         if local.is_ipv4() != remote.is_ipv4() || nowhere {
             return Err(Refusal::BadAddress);
         }

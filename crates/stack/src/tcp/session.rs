@@ -33,7 +33,7 @@ use super::share::Share;
 use super::stamps::Stamps;
 use super::state::State;
 use super::throttle::Throttle;
-use super::{Config, Indication, Reason, Segment, SessionId, TcpCounters, Trouble};
+use super::{Config, Indication, Nagle, Reason, Segment, SessionId, TcpCounters, Trouble};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use autotune::Tuning;
@@ -177,6 +177,8 @@ pub(super) struct Session {
     duplicates: u8,
     ack_at: Instant,
     urgent: Option<Box<Urgent>>,
+    /// Which short segments wait, where the host has chosen for this session alone.
+    nagle: Option<Nagle>,
     tuning: Tuning,
     watch: Watch,
     tally: Tally,
@@ -257,6 +259,7 @@ impl Session {
             duplicates: 0,
             ack_at: Instant::NEVER,
             urgent: None,
+            nagle: None,
             tuning: Tuning::new(config),
             watch: Watch::new(config),
             tally: Tally::default(),
@@ -324,6 +327,11 @@ impl Session {
     #[inline]
     pub(super) fn queued(&self) -> u32 {
         self.queue.bytes()
+    }
+
+    /// Which short segments wait, whatever the settings say.
+    pub(super) fn set_nagle(&mut self, nagle: Nagle) {
+        self.nagle = Some(nagle);
     }
 
     /// The host sends no more: our FIN goes behind what is queued.

@@ -7,7 +7,7 @@
 use super::{CHALLENGE_PERIOD, CHALLENGES_MAX, Desk, Owed, Session};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::state::State;
-use crate::tcp::{Indication, Reason};
+use crate::tcp::{Config, Indication, Reason};
 use kiban_ground::{Instant, Pdu};
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
@@ -124,8 +124,8 @@ impl Session {
     /// What the peer's SYN tells (RFC 9293 §3.7.1, RFC 7323 §2.2).
     pub(super) fn learn(&mut self, header: &Header, desk: &Desk<'_, '_>) {
         let config = desk.config;
-        // RFC 9293 §3.7.1: without the option 536 bytes. A peer that offers less than 64 is not taken at its word.
-        let offered = header.options.mss.map_or(536, |mss| mss.max(64));
+        // A peer that offers less than 64 bytes is not taken at its word.
+        let offered = header.options.mss.map_or(Config::mss_unsaid(self.remote), |mss| mss.max(64));
         self.mss = config.mss_towards(offered.min(config.mss_to(self.remote)));
         if config.window_scaling
             && let Some(shift) = header.options.window_shift

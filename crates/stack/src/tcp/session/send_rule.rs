@@ -32,7 +32,7 @@ impl Session {
         }
         let all = length == unsent;
         // RFC 9293 §3.8.6.2.1: a full segment, or all there is and Nagle agrees, or half of the largest window.
-        let large = match config.nagle {
+        let large = match self.nagle.unwrap_or(config.nagle) {
             Nagle::Limit => self.mss.min(config.nagle_limit_bytes),
             _ => self.mss,
         };
@@ -58,7 +58,7 @@ impl Session {
 
     /// Nagle: whether a last segment that is not full waits for what is out.
     fn waits(&self, config: &Config) -> bool {
-        match config.nagle {
+        match self.nagle.unwrap_or(config.nagle) {
             Nagle::Off => false,
             Nagle::Classic | Nagle::Limit => self.next != self.una,
             Nagle::Minshall => self.una.lt(self.short_end),
