@@ -13,9 +13,7 @@
 //! Memory    windows and send buffers are shares of what memory there is: see `share`.
 //! Time      one alarm a session, see [`kiban_ground::Alarms`].
 //! Limits    sessions, backlog, buffers and early pieces have bounds in [`Config`] and `receive`.
-//! Left out  (next) RACK, CUBIC, keep-alive, user timeout, SYN cookies, urgent data,
-//!           path MTU discovery, limited transmit, a fresh start after idleness (RFC 5681
-//!           §4.1), a timer for FIN-WAIT-2, a new SYN in TIME-WAIT.
+//! Left out  ECN, Fast Open, Multipath TCP; `docs/tcp.md` has every clause with its state.
 
 mod config;
 mod congestion;

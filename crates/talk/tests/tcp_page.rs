@@ -1,0 +1,135 @@
+//! `docs/tcp.md` says what of TCP's standards is kept. Whatever it names is there, and nothing of RFC 9293 is left out.
+
+use kiban_stack::tcp::Config;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+fn page() -> String {
+    fs::read_to_string(root().join("docs/tcp.md")).expect("docs/tcp.md")
+}
+
+/// What stands between backticks in the tables.
+fn named(page: &str) -> Vec<&str> {
+    page.lines()
+        .filter(|line| line.starts_with("| ") || line.contains("/`"))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+/// Every Rust file under `crates`, by path, with its text.
+fn sources() -> BTreeMap<String, String> {
+    fn search(folder: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                search(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                found.insert(path.to_str().expect("a path in UTF-8").into(), text);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    search(&root().join("crates"), &mut found);
+    found
+}
+
+/// Whether a text has a function of that name.
+fn has_function(text: &str, name: &str) -> bool {
+    text.contains(&format!("fn {name}(")) || text.contains(&format!("fn {name}<"))
+}
+
+#[test]
+fn every_story_test_function_and_setting_that_the_page_names_is_there() {
+    let (root, page, sources) = (root(), page(), sources());
+    let mut settings = Vec::new();
+    Config::default().each(&mut |name, _, _| settings.push(name));
+    let ends_with = |end: &str| {
+        let end = format!("/{end}");
+        sources.iter().filter(move |(path, _)| path.ends_with(&end)).map(|(_, text)| text).collect::<Vec<_>>()
+    };
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-'));
+    let mut kinds = [0; 4];
+    let mut missing = Vec::new();
+    for name in named(&page) {
+        let (kind, is_there) = if let Some(setting) = name.strip_prefix("tcp.") {
+            (0, settings.contains(&setting))
+        } else if let Some((module, function)) =
+            name.split_once("::").filter(|(module, name)| is_word(module) && is_word(name))
+        {
+            let found = ends_with(&format!("{module}.rs"));
+            (1, found.iter().any(|text| has_function(text, function)))
+        } else if let Some((file, function)) = name.split_once(".rs") {
+            let found =
+                [format!("stack/src/tcp/{file}.rs"), format!("crates/{file}.rs")].map(|end| ends_with(&end));
+            let function = function.trim_start_matches(':');
+            let is_there = |text: &&String| function.is_empty() || has_function(text, function);
+            (2, found.concat().iter().any(is_there))
+        } else if let Some((folder, story)) = name.split_once('/').filter(|(folder, _)| is_word(folder)) {
+            let path = root.join("talks").join(folder);
+            (3, if story.is_empty() { path.is_dir() } else { path.join(format!("{story}.talk")).is_file() })
+        } else {
+            continue;
+        };
+        kinds[kind] += 1;
+        if !is_there {
+            missing.push(name);
+        }
+    }
+    assert!(missing.is_empty(), "docs/tcp.md names what is not there: {missing:?}");
+    assert!(kinds.iter().all(|count| *count > 20), "the page has changed its form: {kinds:?}");
+}
+
+#[test]
+fn every_number_of_rfc_9293_has_one_row() {
+    let page = page();
+    for (kind, last) in [("MUST", 69), ("SHLD", 31), ("MAY", 18), ("REC", 1)] {
+        for number in 1..=last {
+            let rows = page.lines().filter(|line| line.starts_with(&format!("| {kind}-{number} | "))).count();
+            assert_eq!(rows, 1, "{kind}-{number}");
+        }
+    }
+    // What is said to be done is shown, and says where.
+    for row in page
+        .lines()
+        .filter(|line| ["| MUST-", "| SHLD-", "| MAY-"].iter().any(|begin| line.starts_with(begin)))
+    {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, number, _, state, place, shown, _] = cells[..] else { panic!("{row}: five cells") };
+        if state.starts_with("yes") && number != "SHLD-20" && number != "MAY-17" {
+            assert!(!place.is_empty() && !shown.is_empty(), "{number} is done: where, and what shows it?");
+        }
+    }
+}
+
+#[test]
+fn every_folder_of_stories_is_named() {
+    let page = page();
+    for entry in fs::read_dir(root().join("talks")).expect("the folder talks") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            let folder = path.file_name().and_then(|name| name.to_str()).expect("a name");
+            assert!(page.contains(&format!("`{folder}/")), "docs/tcp.md does not name talks/{folder}");
+        }
+    }
+}
+
+/// The table at the end is the code's own.
+#[test]
+fn the_settings_are_those_of_the_code() {
+    let mut table = String::from("| setting | default | what, and why so |\n|---|---|---|\n");
+    Config::default().each(&mut |name, value, about| {
+        let about =
+            about.trim().replace("[`", "`").replace("`]", "`").replace("\\[", "[").replace("\\]", "]");
+        table += &format!("| `tcp.{name}` | {value} | {about} |\n");
+    });
+    let page = page();
+    let end = page.find("| setting | default").map_or("", |at| &page[at..]);
+    assert!(end == table, "docs/tcp.md does not end with the settings as they are:\n\n{table}");
+}
