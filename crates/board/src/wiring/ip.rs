@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use kiban_ground::{Chance, Context, Pdu};
 use kiban_stack::icmp::{self, Icmp, Trouble, TroubleKind};
 use kiban_stack::ip::{Delivery, Hop, Ip, Packet};
-use kiban_stack::tcp::{self, Segment, Tcp};
+use kiban_stack::tcp::{self, Indication, Segment, SessionId, Tcp};
 use kiban_stack::udp::{self, Arrival, Udp};
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Sequence;
@@ -159,10 +159,22 @@ impl IpTower {
     /// What TCP says goes to the host's edge; bytes that nobody wants are consumed at once.
     pub(crate) fn tell(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
+            if let Indication::Opened { session } | Indication::Accepted { session, .. } = indication {
+                self.tell_way(session, cx);
+            }
             let unwanted = edge.on_tcp(indication, &self.tcp, cx.memory, cx.copies);
             if let Some((session, bytes)) = unwanted {
                 self.tcp.consume(session, bytes, cx, &mut self.from_tcp);
             }
+        }
+    }
+
+    /// A session begins with what is known of its way.
+    fn tell_way(&mut self, session: SessionId, cx: &mut Context<'_>) {
+        let Some(info) = self.tcp.info(session) else { return };
+        match self.ip.path_mtu(info.remote.ip(), cx.now) {
+            0 => {}
+            mtu => self.tcp.on_way(session, mtu.into(), cx, &mut self.from_tcp),
         }
     }
 

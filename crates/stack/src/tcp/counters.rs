@@ -59,7 +59,7 @@ kiban_ground::counters! {
         troubles,
         /// ICMP errors that named no session, or no byte outstanding (RFC 5927 §4.1).
         troubles_disbelieved,
-        /// Sessions whose segments became smaller because a packet was too big for the path.
+        /// Sessions whose segments became smaller because the path takes less.
         mss_lowered,
         /// Segments that arrived ahead of a hole.
         out_of_order,

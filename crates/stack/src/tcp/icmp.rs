@@ -1,6 +1,6 @@
 //! What ICMP says of a segment that we sent (RFC 1122 §4.2.3.9, RFC 5927).
 
-use super::{Outbox, Tcp};
+use super::{Outbox, SessionId, Tcp};
 use core::net::SocketAddr;
 use kiban_ground::Context;
 use kiban_wire::tcp::Sequence;
@@ -26,6 +26,12 @@ pub enum Trouble {
 }
 
 impl Tcp {
+    /// A session that has just been made learns what its way takes, bytes of an IP packet (RFC 9293 §3.7.1: MMS_S).
+    pub fn on_way(&mut self, session: SessionId, mtu: u32, cx: &mut Context<'_>, out: &mut Outbox) {
+        // One that has gone already needs no way.
+        let _ = self.with_known(session, cx, out, |found, desk| found.learn_way(mtu, desk));
+    }
+
     /// An ICMP error has come about a segment from `local` to `remote` that began at `sequence`.
     pub fn on_icmp(
         &mut self,

@@ -8,6 +8,7 @@
 //!           touched: it was the size, not the load.
 
 use super::{Desk, Session};
+use crate::tcp::congestion::Congestion;
 use crate::tcp::state::State;
 use crate::tcp::{Reason, Trouble};
 use kiban_wire::tcp::{HEADER_BYTES, Sequence};
@@ -29,6 +30,13 @@ impl Session {
             _ => {}
         }
         self.trouble = Some(trouble);
+    }
+
+    /// Nothing has been sent yet: segments and the initial window are as the way takes them.
+    pub(in crate::tcp) fn learn_way(&mut self, mtu: u32, desk: &mut Desk<'_, '_>) {
+        self.set_path_mtu(mtu, desk);
+        let initial = Congestion::new(desk.config, self.mss).window();
+        self.congestion.begin_with(initial.min(self.congestion.window()));
     }
 
     /// The path takes IP packets of `mtu` bytes. Segments become smaller, never larger, and not smaller than
