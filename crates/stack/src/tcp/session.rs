@@ -150,7 +150,7 @@ pub(super) struct Session {
     tail_due: bool,
     /// Data has left or been acknowledged since it was set.
     tail_moves: bool,
-    /// When what is late is lost (RFC 8985 §6.3).
+    /// When what is late is lost (RFC 8985 §6.2, step 5).
     reorder_at: Instant,
     /// Pacing: the next segment may leave at `paced_until`; `pace_at` is when a session that waits for it goes on.
     paced_until: Instant,

@@ -4,7 +4,7 @@
 //! Soft      everything on a synchronised session, hard or not by RFC 1122 §4.2.3.9: remembered for the host; if it is
 //!           true, timeouts will end the session.
 //! Hard      an unreachable port or protocol while our SYN is out (RFC 5461 §4.1): the session is refused.
-//! Too big   smaller segments, down to a floor, and what is out goes again (RFC 1191 §6.3 and §6.5). The window is not
+//! Too big   smaller segments, down to a floor, and what is out goes again (RFC 1191 §6.4). The window is not
 //!           touched: it was the size, not the load.
 
 use super::{Desk, Session};

@@ -178,7 +178,7 @@ impl Session {
         found
     }
 
-    /// What was late a moment ago may be lost now (RFC 8985 §6.3).
+    /// What was late a moment ago may be lost now (RFC 8985 §6.2, step 5).
     pub(super) fn on_reorder_timer(&mut self, desk: &mut Desk<'_, '_>) {
         let outstanding = self.una.distance(self.max);
         if !self.look_for_late(desk) {
