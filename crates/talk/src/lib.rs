@@ -7,7 +7,7 @@
 //!           place in the stream, so that every byte is checked though nobody writes it down.
 //! Trace     every run is written down in the notation of the talks: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
-//! Left out  several ports or boards; UDP.
+//! Left out  several ports or boards; errors about datagrams of ours.
 //!
 //! ```
 //! let talk = kiban_talk::Talk::read(

@@ -8,7 +8,7 @@ use crate::side::Connection;
 use kiban_ground::Sum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::{Flags, HEADER_BYTES};
-use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6};
+use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
 /// A byte that no stream is to hold.
@@ -134,6 +134,35 @@ pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) ->
     let checksum = sum.checksum() ^ u16::from(said.wrong_sum);
     bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
     ip_with(connection.remote.ip(), local, protocol::TCP, &bytes, said.outside)
+}
+
+/// A UDP datagram from the peer, with its IP header.
+pub(crate) fn datagram(connection: &Connection, local: IpAddr, count: usize, wrong_sum: bool) -> Vec<u8> {
+    let mut bytes = vec![0; udp::HEADER_BYTES];
+    let total_bytes = (udp::HEADER_BYTES + count) as u16;
+    let (source_port, target_port) = (connection.remote.port(), connection.local_port.unwrap_or(80));
+    udp::Header { source_port, target_port, total_bytes }.write(&mut bytes);
+    bytes.extend(Connection::datagram(count, false));
+    let remote = connection.remote.ip();
+    let sum = checksum::pseudo(remote, local, protocol::UDP, bytes.len()).plus(Sum::of(&bytes));
+    // RFC 768: zero would say that there is none.
+    let checksum = match sum.checksum() ^ u16::from(wrong_sum) {
+        0 => 0xffff,
+        other => other,
+    };
+    bytes[6..8].copy_from_slice(&checksum.to_be_bytes());
+    ip(remote, local, protocol::UDP, &bytes)
+}
+
+/// The ports and the payload of a datagram of the board's.
+pub(crate) fn open_udp<'a>(opened: &Opened<'a>) -> Result<(u16, u16, &'a [u8]), &'static str> {
+    let (header, length) = udp::Header::read(opened.payload).map_err(|_| "its UDP header is wrong")?;
+    let whole = opened.payload.get(..header.total_bytes.into()).ok_or("its UDP length is wrong")?;
+    let pseudo = checksum::pseudo(opened.source, opened.target, protocol::UDP, whole.len());
+    if !pseudo.plus(Sum::of(whole)).is_intact() {
+        return Err("its UDP checksum is wrong");
+    }
+    Ok((header.source_port, header.target_port, &whole[length..]))
 }
 
 fn write_option(connection: &Connection, option: &Choice, to: &mut Vec<u8>) {

@@ -349,7 +349,7 @@ fn edits(one: &str, other: &str) -> usize {
 
 // ---- Lines ------------------------------------------------------------------------------------------------------
 
-const EVENTS: [&str; 28] = [
+const EVENTS: [&str; 32] = [
     "->",
     "<-",
     "&",
@@ -369,6 +369,10 @@ const EVENTS: [&str; 28] = [
     "close",
     "abort",
     "ping",
+    "bind",
+    "unbind",
+    "send",
+    "receive",
     "told",
     "silence",
     "info",
@@ -523,6 +527,10 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
         "close" => Call::Close,
         "abort" => Call::Abort,
         "ping" => Call::Ping { bytes: words.number("a count of bytes")? },
+        "bind" => Call::Bind(words.number("a port")?),
+        "unbind" => Call::Unbind,
+        "send" => Call::Send(words.number::<u32>("a count of bytes")? as usize),
+        "receive" => Call::Receive(words.number::<u32>("a count of bytes")? as usize),
         _ => return Err(words.unknown("an event", &EVENTS)),
     })
 }
@@ -598,6 +606,10 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
 fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     if words.takes("icmp") {
         return icmp(words);
+    }
+    if words.takes("udp") {
+        let bytes = words.number::<u16>("a count of bytes")?.into();
+        return Ok(Packet::Udp { bytes, wrong_sum: words.takes("badsum") });
     }
     if words.takes("fragment") {
         let (begin, end) = words.range("a range of the packet")?;
@@ -686,6 +698,7 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
                             "fragment",
                             "x",
                             "icmp",
+                            "udp",
                             "packet",
                             "payload",
                         ],
@@ -791,6 +804,8 @@ mod tests {
             "SYN seq 0 opt 0102ff x 5",
             "icmp too-long mtu 1400 quoting seq 1:1461",
             "icmp unreachable port",
+            "udp 100 badsum",
+            "udp 3000 cut 1480 without 2",
             "packet 45000014",
             "payload 6 ffee",
             "seq 1:1461 ack 1 cut 512 without 2",

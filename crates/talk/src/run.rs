@@ -585,6 +585,9 @@ fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> 
             }
             segment_differs(connection?, wanted, came, seen)
         }
+        (Packet::Udp { .. }, Packet::Udp { .. }) if name != label.unwrap_or("") => {
+            Some(format!("it belongs to `{name}`"))
+        }
         (wanted, came) if wanted == came => None,
         _ => Some("another packet left".into()),
     }

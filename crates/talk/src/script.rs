@@ -95,6 +95,10 @@ pub(crate) enum Call {
     Close,
     Abort,
     Ping { bytes: usize },
+    Bind(u16),
+    Unbind,
+    Send(usize),
+    Receive(usize),
 }
 
 /// Bytes of a stream: so many of the generated ones, or these.
@@ -123,6 +127,11 @@ pub(crate) enum Packet {
     Icmp {
         message: Message,
         quoting: Option<Quote>,
+    },
+    /// A datagram of so many bytes between the connection's two ports.
+    Udp {
+        bytes: usize,
+        wrong_sum: bool,
     },
     /// A whole IP packet.
     Raw(Vec<u8>),
@@ -355,6 +364,10 @@ impl fmt::Display for Packet {
                     None => Ok(()),
                 }
             }
+            Packet::Udp { bytes, wrong_sum } => {
+                write!(f, "udp {bytes}")?;
+                if *wrong_sum { f.write_str(" badsum") } else { Ok(()) }
+            }
             Packet::Raw(bytes) => {
                 f.write_str("packet ")?;
                 hex(f, bytes)
@@ -404,6 +417,10 @@ impl fmt::Display for Call {
             Call::Close => f.write_str("close"),
             Call::Abort => f.write_str("abort"),
             Call::Ping { bytes } => write!(f, "ping {bytes}"),
+            Call::Bind(port) => write!(f, "bind {port}"),
+            Call::Unbind => f.write_str("unbind"),
+            Call::Send(bytes) => write!(f, "send {bytes}"),
+            Call::Receive(bytes) => write!(f, "receive {bytes}"),
         }
     }
 }

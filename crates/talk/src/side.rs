@@ -96,6 +96,11 @@ impl Connection {
         self.literals.get(&place).copied().unwrap_or_else(|| generated(place, 0x5a))
     }
 
+    /// The bytes of a datagram: the host's, or the peer's.
+    pub(crate) fn datagram(count: usize, of_host: bool) -> Vec<u8> {
+        (1..=count as i64).map(|place| generated(place, if of_host { 0 } else { 0x5a })).collect()
+    }
+
     /// The next `count` bytes that the host writes.
     pub(crate) fn host_bytes(&self, count: usize) -> Vec<u8> {
         let begin = self.written.len() as i64 + 1;

@@ -11,6 +11,8 @@ use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
 use kiban_ground::{Instant, Pdu};
+use kiban_stack::icmp::TroubleKind;
+use kiban_stack::udp::SocketId;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Flags;
 use std::collections::VecDeque;
@@ -65,6 +67,7 @@ pub(crate) struct World {
     /// Something that no talk can want: wrong bytes, a packet that cannot be read.
     pub(crate) fault: Option<String>,
     listener: Option<u32>,
+    socket: Option<SocketId>,
     /// Whether the host reads at once.
     pub(crate) reads: bool,
     strangers: u16,
@@ -87,6 +90,7 @@ impl World {
             wire: Vec::new(),
             fault: None,
             listener: None,
+            socket: None,
             reads: true,
             strangers: 0,
         }
@@ -191,6 +195,16 @@ impl World {
     fn read_packet(&mut self, bytes: &[u8]) -> Result<Seen, &'static str> {
         let opened = packet::open(bytes)?;
         let outside = opened.outside;
+        if opened.protocol == protocol::UDP && opened.fragment.is_none() {
+            let (_, port, payload) = packet::open_udp(&opened)?;
+            let remote = SocketAddr::new(opened.target, port);
+            let connection = self.connections.iter().position(|connection| connection.remote == remote);
+            if payload != Connection::datagram(payload.len(), true) {
+                return Err("its bytes are not what the host sent");
+            }
+            let packet = Packet::Udp { bytes: payload.len(), wrong_sum: false };
+            return Ok(Seen { at: self.now, connection, packet, payload: Vec::new(), next: 0, outside });
+        }
         if opened.protocol != protocol::TCP || opened.fragment.is_some() {
             let packet = packet::other_in_words(&opened);
             return Ok(Seen {
@@ -291,6 +305,17 @@ impl World {
                     };
                     (self.of_stream(stream), format!("ended {word}"))
                 }
+                Completion::Datagram { .. } => (None, "datagram".into()),
+                Completion::DatagramTrouble { remote, kind, .. } => {
+                    let connection = self.connections.iter().position(|other| other.remote == remote);
+                    let words = match kind {
+                        TroubleKind::Unreachable { .. } => "unreachable",
+                        TroubleKind::FragmentationNeeded { .. } => "too-long",
+                        TroubleKind::TimeExceeded { .. } => "time-exceeded",
+                        TroubleKind::ParameterProblem { .. } => "parameter-problem",
+                    };
+                    (connection, format!("datagram-trouble {words}"))
+                }
                 Completion::EchoReply { bytes, .. } => (None, format!("echo-reply {bytes}")),
                 other => (None, format!("{other:?}")),
             };
@@ -353,6 +378,11 @@ impl World {
                 }
             }
             Packet::Icmp { message, quoting } => packets.push(self.message(label, message, *quoting)?),
+            Packet::Udp { bytes, wrong_sum } => {
+                let index = self.connection(label)?;
+                self.note(Some(index), format!("<- {packet}"));
+                packets.push(packet::datagram(&self.connections[index], self.local, *bytes, *wrong_sum));
+            }
             Packet::Raw(bytes) => {
                 self.note(None, format!("<- {packet}"));
                 packets.push(bytes.clone());
@@ -535,6 +565,33 @@ impl World {
                 self.connections[index].stream = None;
                 let stream = stream()?;
                 self.board.host().abort(stream)
+            }
+            Call::Bind(port) => {
+                self.connections[index].local_port = Some(*port);
+                let bound = self.board.host().bind(SocketAddr::new(self.local, *port));
+                bound.map(|socket| self.socket = Some(socket))
+            }
+            Call::Unbind => self.board.host().unbind(self.socket.take().ok_or("no socket is bound")?),
+            Call::Send(count) => {
+                let socket = self.socket.ok_or("no socket is bound")?;
+                self.board.host().send_to(socket, remote, &Connection::datagram(*count, true))
+            }
+            Call::Receive(count) => {
+                let socket = self.socket.ok_or("no socket is bound")?;
+                let mut buffer = vec![0; usize::from(u16::MAX)];
+                match self.board.host().receive_from(socket, &mut buffer) {
+                    Err(refused) => Err(refused),
+                    Ok(None) => return Err("no datagram waits".into()),
+                    Ok(Some((from, got))) if (from, got) == (remote, *count) => {
+                        if buffer[..got] != Connection::datagram(got, false) {
+                            return Err("the datagram's bytes are not the peer's".into());
+                        }
+                        Ok(())
+                    }
+                    Ok(Some((from, got))) => {
+                        return Err(format!("the next datagram has {got} bytes and comes from {from}"));
+                    }
+                }
             }
             Call::Ping { bytes } => self.board.host().ping(remote.ip(), 1, 1, &vec![0x42; *bytes]),
         })
