@@ -108,6 +108,29 @@ fn every_number_of_rfc_9293_has_one_row() {
     }
 }
 
+/// What is not kept is said at the beginning, in the order of the numbers.
+#[test]
+fn what_is_not_kept_is_said_first() {
+    let page = page();
+    for (word, begin) in [("partly", "\nKept in part: "), ("no", "\nNot kept: ")] {
+        let mut wanted = Vec::new();
+        for kind in ["MUST", "SHLD", "MAY"] {
+            for number in 1..=69 {
+                let row = page.lines().find(|line| line.starts_with(&format!("| {kind}-{number} | ")));
+                let state = row.and_then(|row| row.split(" | ").nth(2)).unwrap_or("");
+                let state = state.trim_start_matches("IP: ");
+                if state == word
+                    || [": ", ";", ","].iter().any(|end| state.starts_with(&format!("{word}{end}")))
+                {
+                    wanted.push(format!("{kind}-{number}"));
+                }
+            }
+        }
+        let said = page.split_once(begin).and_then(|(_, rest)| rest.split_once('.')).expect("the list").0;
+        assert_eq!(said.split_whitespace().collect::<Vec<_>>().join(" "), wanted.join(", "));
+    }
+}
+
 #[test]
 fn every_folder_of_stories_is_named() {
     let page = page();
