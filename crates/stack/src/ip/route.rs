@@ -42,11 +42,16 @@ impl Prefix {
         matches!(self.address, IpAddr::V6(address) if address.is_unicast_link_local())
     }
 
-    /// Whether `address` is the last of this IPv4 net; nets of one or two addresses have none that is special.
-    pub(crate) fn is_last(&self, address: Ipv4Addr) -> bool {
-        let IpAddr::V4(net) = self.address else { return false };
+    /// The last address of this IPv4 net; nets of one or two addresses have none that is special.
+    fn last(&self) -> Option<Ipv4Addr> {
+        let IpAddr::V4(net) = self.address else { return None };
         let rest = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
-        self.bits < 31 && address.to_bits() == net.to_bits() | rest
+        (self.bits < 31).then(|| Ipv4Addr::from_bits(net.to_bits() | rest))
+    }
+
+    /// Whether `address` is that.
+    pub(crate) fn is_last(&self, address: Ipv4Addr) -> bool {
+        self.last() == Some(address)
     }
 }
 
@@ -89,6 +94,8 @@ pub struct Route {
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     list: Vec<Route>,
+    /// The last addresses of IPv4 nets that are reached directly.
+    lasts: Vec<Ipv4Addr>,
 }
 
 impl Routes {
@@ -104,11 +111,18 @@ impl Routes {
         });
         self.list.push(route);
         self.list.sort_by_key(|route| core::cmp::Reverse(route.prefix.bits));
+        self.note_lasts();
+    }
+
+    fn note_lasts(&mut self) {
+        let direct = self.list.iter().filter(|route| route.gateway.is_none());
+        self.lasts = direct.filter_map(|route| route.prefix.last()).collect();
     }
 
     /// Removes the routes of which `is_it` is true.
     pub fn remove(&mut self, is_it: impl Fn(&Route) -> bool) {
         self.list.retain(|route| !is_it(route));
+        self.note_lasts();
     }
 
     /// IPv6 packets through a port are at most so long from now on.
@@ -119,8 +133,9 @@ impl Routes {
     }
 
     /// Whether an address is the last of an IPv4 net that is reached directly (RFC 1122 §3.2.1.3).
+    #[inline]
     pub(super) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
-        self.list.iter().any(|route| route.gateway.is_none() && route.prefix.is_last(address))
+        self.lasts.contains(&address)
     }
 
     /// The route with the longest prefix that contains `target`.

@@ -148,6 +148,8 @@ fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
         (packet(b"x", elsewhere), same(), "not_ours"),
         (packet(b"x", from_us), same(), "bad_source"),
         (packet(b"x", group), same(), "bad_source"),
+        // RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): the last address of our net is everybody.
+        (packet(b"x", |header| header.source = "10.0.0.255".parse().unwrap()), same(), "bad_source"),
     ];
     for (bytes, change, name) in rows {
         let mut bench = Bench::new();

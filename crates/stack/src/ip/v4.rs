@@ -192,7 +192,7 @@ impl Ip {
         // the loopback net.
         if header.source.is_multicast()
             || header.source.is_loopback()
-            || header.source.is_broadcast()
+            || self.is_broadcast(header.source)
             || header.source == Ipv4Addr::UNSPECIFIED
             || self.own4.contains(&header.source)
         {
