@@ -138,6 +138,8 @@ impl Session {
     /// are more, and both windows admit them.
     fn times(&self, choice: Choice, config: &Config) -> usize {
         match choice {
+            // The first one after a pause may begin the congestion window anew.
+            Choice::New { .. } if self.una == self.max => 1,
             Choice::New { length, fin: false } if !config.pacing && !self.congestion.recovers() => {
                 self.full_segments(length, config).max(1)
             }
