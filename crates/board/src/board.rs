@@ -122,7 +122,7 @@ impl Board {
             chance,
             copies: Copies::default(),
             ip: tower,
-            edge: Edge::new(config.datagrams_max),
+            edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
             unsettled: true,
             v6_only: config.v6_only,
             ports,

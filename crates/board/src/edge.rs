@@ -6,6 +6,7 @@
 //!           that the host leaves lying are moved together, so that crumbs do not hold whole pages.
 //! Numbers   streams carry generations: the number of a closed stream names nothing.
 
+use crate::dense::Loose;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -124,10 +125,16 @@ pub(crate) struct Stream {
     pub(crate) received: VecDeque<Slice>,
     pub(crate) received_bytes: usize,
     pub(crate) crumbs: Option<Page>,
+    /// So many of the received slices need not be looked at again when memory is short.
+    pub(crate) dense: usize,
+    /// Whether it stands among those to be looked at.
+    pub(crate) is_loose: bool,
     pub(crate) page: Option<Page>,
     /// Bytes written since the last boundary of a segment.
     pub(crate) grain_filled: usize,
     pub(crate) wants_room: bool,
+    /// The urgent mark that the host is to be told of: one completion, however often the peer moves it.
+    pub(crate) urgent: Option<u32>,
     pub(crate) waits_for_page: bool,
     pub(crate) open: bool,
     /// The host writes no more.
@@ -156,10 +163,11 @@ pub(crate) struct Edge {
     pub(crate) datagrams_dropped: u64,
     pub(crate) replies_dropped: u64,
     pub(crate) completions: VecDeque<Completion>,
+    pub(crate) loose: Loose,
 }
 
 impl Edge {
-    pub(crate) fn new(datagrams_max: usize) -> Edge {
+    pub(crate) fn new(datagrams_max: usize, full_bytes: usize) -> Edge {
         Edge {
             streams: Vec::new(),
             free: Vec::new(),
@@ -172,7 +180,13 @@ impl Edge {
             datagrams_dropped: 0,
             replies_dropped: 0,
             completions: VecDeque::new(),
+            loose: Loose::new(full_bytes),
         }
+    }
+
+    /// Places of streams that were ever made.
+    pub(crate) fn streams_made(&self) -> usize {
+        self.streams.len()
     }
 
     pub(crate) fn add(&mut self, session: SessionId, open: bool) -> StreamId {
@@ -186,9 +200,12 @@ impl Edge {
             received: VecDeque::new(),
             received_bytes: 0,
             crumbs: None,
+            dense: 0,
+            is_loose: false,
             page: None,
             grain_filled: 0,
             wants_room: false,
+            urgent: None,
             waits_for_page: false,
             open,
             finished: false,
@@ -207,6 +224,9 @@ impl Edge {
         if let Some(stream) = slot.1.take() {
             slot.0 = slot.0.wrapping_add(1);
             self.free.push(id.index);
+            if self.free.len() == self.streams.len() {
+                self.loose.relax();
+            }
             if self.by_session[stream.session.index()] == Some((stream.session, id.index)) {
                 self.by_session[stream.session.index()] = None;
             }
@@ -232,6 +252,17 @@ impl Edge {
         }
         let (generation, stream) = &mut self.streams[index as usize];
         Some((StreamId { index, generation: *generation }, stream.as_mut()?))
+    }
+
+    /// The next completion for the host.
+    pub(crate) fn completion(&mut self) -> Option<Completion> {
+        let mut next = self.completions.pop_front()?;
+        if let Completion::Urgent { stream, bytes } = &mut next
+            && let Some(state) = self.stream(*stream)
+        {
+            *bytes = state.urgent.take().unwrap_or(*bytes);
+        }
+        Some(next)
     }
 
     // ---- Up: what TCP, UDP and ICMP say -----------------------------------------------------------------------
@@ -283,7 +314,7 @@ impl Edge {
             }
             Urgent { session, bytes } => {
                 let (stream, state) = self.of_session(session)?;
-                if !state.closed {
+                if !state.closed && state.urgent.replace(bytes).is_none() {
                     self.completions.push_back(Completion::Urgent { stream, bytes });
                 }
             }
@@ -321,13 +352,18 @@ impl Edge {
         }
         let was_empty = state.received.is_empty();
         state.received_bytes += bytes;
+        let before = state.received.len();
         if bytes <= CRUMB_BYTES && !was_empty {
             slices.for_each(|slice| state.keep_crumb(slice, pool, copies));
         } else {
             state.received.extend(slices);
         }
+        let pages = (state.received.len() - before).max(1);
         if was_empty && bytes > 0 {
             self.completions.push_back(Completion::Readable { stream });
+        }
+        if bytes < pages * self.loose.full_bytes {
+            self.on_loose(stream, pool, copies);
         }
         None
     }

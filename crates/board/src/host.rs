@@ -101,7 +101,7 @@ impl Board {
 impl Host<'_> {
     /// The next thing that has happened.
     pub fn completion(&mut self) -> Option<Completion> {
-        self.board.edge.completions.pop_front()
+        self.board.edge.completion()
     }
 
     /// Listens on `local`; an unspecified address stands for every address of the board. The listener's number.
@@ -229,6 +229,7 @@ impl Host<'_> {
             count += part;
             if part == front.len() {
                 stream.received.pop_front().into_iter().for_each(|slice| memory.receive.give(slice));
+                stream.dense = stream.dense.saturating_sub(1);
             } else {
                 front.skip(part);
             }
@@ -240,7 +241,9 @@ impl Host<'_> {
 
     /// Hands over the next received bytes as they lie in the board's pages; dropping the slice gives them back.
     pub fn take(&mut self, id: StreamId) -> Result<Option<Slice>, Refused> {
-        let slice = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.received.pop_front();
+        let stream = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?;
+        let slice = stream.received.pop_front();
+        stream.dense = stream.dense.saturating_sub(1);
         self.taken(id, slice.as_ref().map_or(0, Slice::len));
         Ok(slice)
     }

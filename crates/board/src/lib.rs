@@ -19,6 +19,7 @@ extern crate alloc;
 mod board;
 mod config;
 mod cut;
+mod dense;
 mod edge;
 mod host;
 mod merge;

@@ -457,6 +457,52 @@ fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
     hub.check_home();
 }
 
+/// Routers without end, each with its own address, and redirects without end from the one that is believed: tables keep
+/// their bounds, what is one too many is counted, and the first router stays.
+#[test]
+fn routers_and_redirects_without_end_stay_within_bounds() {
+    let mut obedient = link(0);
+    obedient.autoconf = AutoconfConfig { accept_redirects: true, ..AutoconfConfig::default() };
+    let mut hub = Hub::of(&[config(0, obedient)]);
+    hub.router = Some(Router { lifetime_seconds: 9000, options: vec![prefix("2001:db8:5::", 9000, 9000)] });
+    hub.pass(second(5));
+    hub.router = None;
+    let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
+    for n in 0..2000u16 {
+        let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 8, 0, 0, n);
+        let message = Message::RouterAdvertisement {
+            hop_limit: 64,
+            managed: false,
+            other: false,
+            lifetime_seconds: 9000,
+            reachable_ms: 1,
+            retransmit_ms: 1,
+        };
+        hub.inject(0, &discovery(group, (source, ALL_NODES), 255, message, &[Item::SourceLink(STRANGER)]));
+        let destination = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, n);
+        let message = Message::Redirect { target: six("fe80::77"), destination };
+        hub.inject(0, &discovery(mac(0), (ROUTER, local6(0)), 255, message, &[Item::TargetLink(STRANGER)]));
+        hub.run();
+    }
+    // Eight routers, the true one among them.
+    assert_eq!(hub.count(0, "ethernet", "autoconf_excess"), 2000 - 7);
+    assert_eq!(hub.count(0, "ethernet", "redirects_in"), 2000);
+    assert!(hub.count(0, "ethernet", "neighbours_evicted") >= 2000 - 1024);
+    hub.seen.clear();
+    hub.boards[0].host().ping(six("2001:db8:77::1").into(), 1, 1, b"x").unwrap();
+    hub.pass(second(5));
+    let asked = discoveries(&hub.seen);
+    assert!(
+        hub.seen.iter().any(|frame| frame[..6] == STRANGER.0)
+            || asked.iter().any(|(_, _, what)| *what == Message::NeighbourSolicitation { target: ROUTER }),
+        "the first router is still the one: {asked:?}"
+    );
+    // What makes questions short-lived makes no flood: half a second apart at the least would be four in two seconds.
+    assert!(asked.len() <= 60, "{} questions in five seconds", asked.len());
+    hub.pass(second(100));
+    hub.check_home();
+}
+
 #[test]
 fn an_address_that_somebody_has_is_not_used() {
     // Both boards have one MAC by mistake: whoever asks second is told. An opaque address is made anew.

@@ -131,7 +131,7 @@ fn check_cells(stand: &mut Stand, features: &mut Features<'_>) {
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let ping = icmp::Header::EchoRequest { identifier: 1, sequence: 2 };
-    let ping = craft::icmp(PEER, BOARD, ping, b"a ping");
+    let ping = craft::icmp(PEER.into(), BOARD.into(), ping, b"a ping");
     let framed = |what: u8| [&[what][..], &(ping.len() as u16).to_be_bytes(), &ping].concat();
     let mut loopback = vec![0; 48];
     oam::Payload::Loopback(oam::Loopback::request(7)).write(&mut loopback);

@@ -4,10 +4,11 @@ use crate::craft;
 use crate::input::Input;
 use crate::session::{End, Opening};
 use crate::stand::{BOARD, PEER, Stand};
-use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortConfig, Refused};
+use kiban_board::{BoardConfig, Completion, IpPortConfig, MemoryConfig, PortConfig, Refused};
 use kiban_stack::tcp::Refusal;
+use kiban_wire::icmp;
 use kiban_wire::tcp::{Flags, Header, Options, SackBlock, Sequence};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 fn stand() -> Stand {
@@ -29,7 +30,7 @@ fn stand() -> Stand {
 }
 
 fn peer(stand: &mut Stand, port: u16, options: Options) -> End {
-    let local = SocketAddrV4::new(PEER, port);
+    let local = SocketAddr::new(PEER.into(), port);
     End::open(stand, Opening { local, initial: 0xffff_fff0, window: 60_000, options, active: false })
 }
 
@@ -81,7 +82,7 @@ fn a_million_requests_hold_a_backlog_and_harm_no_stream() {
     let mut good = peer(&mut stand, 4000, Options::NONE);
     for number in 0..1_000_000_u32 {
         let source = Ipv4Addr::from(0x0a40_0000 | number >> 3);
-        let ends = (SocketAddrV4::new(source, 1 + (number & 7) as u16), good.remote);
+        let ends = (SocketAddr::new(source.into(), 1 + (number & 7) as u16), good.remote);
         let header = Header {
             source_port: ends.0.port(),
             sequence: Sequence(number),
@@ -261,4 +262,105 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
     }
     assert_eq!(end.board_sent, 1 + 100_000);
     assert!(seen < 3 * 100_000, "{seen} bytes were sent");
+}
+
+/// A mark a byte farther with every segment: the host is told once what it has not heard yet, not a thousand times.
+#[test]
+fn urgent_marks_without_end_make_one_completion_a_burst() {
+    let mut stand = stand();
+    let mut end = peer(&mut stand, 4000, Options { mss: Some(1460), ..Options::NONE });
+    let burst = |end: &End| -> Vec<Vec<u8>> {
+        let mark = |urgent| Header { flags: Flags::ACK | Flags::URG, urgent, ..end.header() };
+        (1..=1000).map(|urgent| craft::tcp((end.local, end.remote), &mark(urgent), &[], b"")).collect()
+    };
+    let told = |stand: &mut Stand| -> Vec<u32> {
+        let told = stand.completions.drain(..).filter_map(|told| match told {
+            Completion::Urgent { bytes, .. } => Some(bytes),
+            _ => None,
+        });
+        told.collect()
+    };
+    let packets = burst(&end);
+    stand.burst(&packets);
+    assert_eq!(told(&mut stand), [1000], "the farthest");
+    sing(&mut end, &mut stand, 5000);
+    end.next = end.acknowledged;
+    let packets = burst(&end);
+    stand.burst(&packets);
+    assert_eq!(told(&mut stand), [1000], "told again, since it has moved on");
+    stand.board.host().abort(end.stream).expect("it is open");
+    stand.drain();
+    stand.finish();
+}
+
+/// Who reports a narrow way must quote what is on its way; else nothing that goes there becomes shorter (RFC 5927 §7).
+#[test]
+fn a_forged_report_of_a_narrow_way_narrows_nothing() {
+    let mut stand = stand();
+    let mut end = peer(&mut stand, 4000, Options { mss: Some(1460), ..Options::NONE });
+    end.write(&mut stand, 20_000);
+    hear(&mut end, &mut stand);
+    let report = |stand: &mut Stand, end: &End, port: u16, place: u32| {
+        let mut quoted = Header { ..end.header() };
+        (quoted.source_port, quoted.target_port) = (end.remote.port(), port);
+        quoted.sequence = Sequence(end.board_initial.wrapping_add(place));
+        let packet = craft::tcp((end.remote, end.local), &quoted, &[], &[0; 1400]);
+        let header = icmp::Header::Unreachable { code: 4, next_hop_mtu: 600 };
+        stand.packet(&craft::icmp(Ipv4Addr::new(10, 7, 7, 7).into(), BOARD.into(), header, &packet[..28]));
+        stand.board.counter("ip", "path_mtu_lowered")
+    };
+    let sent = end.board_sent;
+    for (port, place) in [(4000, sent), (4000, 0), (4000, 0x8000_0000), (4001, 1), (1, 1)] {
+        assert_eq!(report(&mut stand, &end, port, place), 0, "port {port}, byte {place}");
+    }
+    assert_eq!(stand.board.counter("tcp", "troubles_disbelieved"), 5);
+    // The truth is believed.
+    assert_eq!(report(&mut stand, &end, 4000, 1), 1);
+    assert_eq!(stand.board.host().info(end.stream).expect("open").mss, 600 - 40);
+}
+
+/// Forty peers fill the windows that they were offered and nobody reads; two thousand say nothing at all. The forty-first
+/// has its stream as if it were alone, and memory is not used up.
+#[test]
+fn who_is_not_read_and_who_is_silent_leave_room_for_others() {
+    for bytes in [300, 1000, 1400] {
+        who_is_not_read_leaves_room(bytes);
+    }
+}
+
+fn who_is_not_read_leaves_room(bytes: u32) {
+    let mut stand = stand();
+    let options = Options { mss: Some(1460), ..Options::NONE };
+    let mut greedy: Vec<End> = (0..40).map(|n| peer(&mut stand, 5000 + n, options)).collect();
+    let silent: Vec<End> = (0..2000).map(|n| peer(&mut stand, 10_000 + n, options)).collect();
+    let mut good = peer(&mut stand, 4000, options);
+    for _ in 0..60 {
+        for end in &mut greedy {
+            end.next = end.acknowledged;
+            while end.next + bytes <= end.board_offered.max(1 + bytes) {
+                let header = end.header();
+                let payload = end.payload(header.sequence, bytes as usize);
+                let arrived = end.send(&mut stand, &header, &[], &payload);
+                let memory = stand.board.memory_mut();
+                let left = (memory.receive.at_home(), memory.blocks.at_home());
+                assert!(arrived, "there is memory for a packet: {left:?} left");
+                end.next += bytes;
+            }
+            hear(end, &mut stand);
+        }
+        sing(&mut good, &mut stand, 2000);
+        stand.pass(Duration::from_millis(20));
+        stand.sent.clear();
+    }
+    let held: u32 = greedy.iter().map(|end| end.acknowledged).sum();
+    assert!(held > 1 << 20, "{held} bytes are held for those whom nobody reads");
+    let receive = &mut stand.board.memory_mut().receive;
+    let (left, all) = (receive.at_home(), receive.capacity());
+    assert!(left * 20 > all, "{left} of {all} pages are left");
+    assert_eq!(stand.board.counter("tcp", "retransmissions"), 0);
+    for end in greedy.iter().chain(&silent).chain([&good]) {
+        stand.board.host().abort(end.stream).expect("it is open");
+    }
+    stand.drain();
+    stand.finish();
 }

@@ -1,4 +1,4 @@
-//! A board behind an IP port takes any packets.
+//! A board behind an IP port takes any packets, of both families.
 //!
 //! Input     packets one behind the other: a byte that says what is mended (1: lengths and sums; 2: it is for the board,
 //!           from a neighbour), a length of two bytes, the packet.
@@ -7,14 +7,19 @@
 use crate::Features;
 use crate::craft;
 use crate::input::Input;
-use crate::stand::{BOARD, PEER, Stand, check_sent, memory};
-use kiban_board::{BoardConfig, IpPortConfig, PortConfig};
-use kiban_wire::{icmp, tcp};
-use std::net::{SocketAddr, SocketAddrV4};
+use crate::stand::{BOARD, BOARD6, PEER, PEER6, Stand, check_sent, memory};
+use kiban_board::{BoardConfig, IpPortConfig, PortAddress, PortConfig};
+use kiban_wire::{icmp, icmpv6, tcp};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Packets that one packet may cause: an echo reply cut for a narrow port is the most.
 const ANSWERS_MAX: usize = 8;
+
+/// The board's address of IPv6 on that port.
+pub(crate) fn address6() -> PortAddress {
+    PortAddress { port: 0, address: BOARD6.into(), prefix: "fd00::/64".parse().expect("a prefix") }
+}
 
 pub(crate) fn port() -> PortConfig {
     PortConfig::Ip(IpPortConfig {
@@ -29,19 +34,25 @@ pub(crate) fn port() -> PortConfig {
 }
 
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
-    let config = BoardConfig { memory: memory(), ports: vec![port()], ..BoardConfig::default() };
+    let config = BoardConfig {
+        memory: memory(),
+        ports: vec![port()],
+        addresses: vec![address6()],
+        v6_only: false,
+        ..BoardConfig::default()
+    };
     let mut stand = Stand::new(&config);
     let mut host = stand.board.host();
-    let listener = host.listen(SocketAddr::new(BOARD.into(), 80)).expect("nobody listens yet");
-    let socket = host.bind(SocketAddr::new(BOARD.into(), 7)).expect("the port is free");
+    let listener =
+        host.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)).expect("nobody listens yet");
+    let socket = host.bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 7)).expect("the port is free");
     let mut input = Input::new(bytes);
     while !input.is_empty() {
         let mode = input.byte();
         let length = usize::from(input.short() % 2048);
         let mut packet = input.take(length).to_vec();
-        if mode & 2 != 0 && packet.len() >= 20 {
-            packet[12..16].copy_from_slice(&PEER.octets());
-            packet[16..20].copy_from_slice(&BOARD.octets());
+        if mode & 2 != 0 {
+            for_the_board(&mut packet);
         }
         if mode & 1 != 0 {
             craft::mend(&mut packet);
@@ -49,8 +60,10 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         stand.packet(&packet);
         assert!(stand.sent.len() <= ANSWERS_MAX, "{} answers to one packet", stand.sent.len());
         for answer in stand.sent.drain(..) {
-            let (ip, _) = check_sent(&answer);
-            assert!(ip.target != BOARD && !ip.target.is_broadcast(), "an answer to {}", ip.target);
+            let target = check_sent(&answer).0.target;
+            let is_ours = target == IpAddr::from(BOARD) || target == IpAddr::from(BOARD6);
+            let is_all = matches!(target, IpAddr::V4(target) if target.is_broadcast());
+            assert!(!is_ours && !is_all && !target.is_multicast(), "an answer to {target}");
         }
         if mode & 4 != 0 {
             stand.pass(Duration::from_millis(u64::from(mode) * 10));
@@ -79,8 +92,23 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     stand.finish();
 }
 
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let ends = |port| (SocketAddrV4::new(PEER, 1000), SocketAddrV4::new(BOARD, port));
+/// Writes addresses over a packet's: from a neighbour, for the board.
+pub(crate) fn for_the_board(packet: &mut [u8]) {
+    match packet.first().map(|first| first >> 4) {
+        Some(6) if packet.len() >= 40 => {
+            packet[8..24].copy_from_slice(&PEER6.octets());
+            packet[24..40].copy_from_slice(&BOARD6.octets());
+        }
+        Some(_) if packet.len() >= 20 => {
+            packet[12..16].copy_from_slice(&PEER.octets());
+            packet[16..20].copy_from_slice(&BOARD.octets());
+        }
+        _ => {}
+    }
+}
+
+/// Packets of both families that a board should take.
+pub(crate) fn packets() -> Vec<Vec<u8>> {
     let segment = |flags, acknowledgment| tcp::Header {
         source_port: 1000,
         target_port: 80,
@@ -91,19 +119,36 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         urgent: 0,
         options: tcp::Options::NONE,
     };
+    let mut packets = Vec::new();
+    for (peer, board) in [(PEER.into(), BOARD.into()), (IpAddr::from(PEER6), IpAddr::from(BOARD6))] {
+        let ends = |port| (SocketAddr::new(peer, 1000), SocketAddr::new(board, port));
+        packets.extend([
+            craft::tcp(ends(80), &segment(tcp::Flags::SYN, 0), &[2, 4, 5, 180], b""),
+            craft::tcp(ends(80), &segment(tcp::Flags::ACK, 9), &[], b"data for nobody"),
+            craft::tcp(ends(81), &segment(tcp::Flags::SYN, 0), &[], b""),
+            craft::udp(ends(7), b"a datagram"),
+            craft::udp(ends(9), b"a datagram for nobody"),
+            craft::ip(peer, board, 99, b"an unknown protocol"),
+        ]);
+    }
+    let (syn, syn6) = (packets[0].clone(), packets[6].clone());
     let ping = icmp::Header::EchoRequest { identifier: 1, sequence: 2 };
     let trouble = icmp::Header::Unreachable { code: 4, next_hop_mtu: 576 };
-    let syn = craft::tcp(ends(80), &segment(tcp::Flags::SYN, 0), &[2, 4, 5, 180], b"");
-    let packets = [
-        syn.clone(),
-        craft::tcp(ends(80), &segment(tcp::Flags::ACK, 9), &[], b"data for nobody"),
-        craft::tcp(ends(81), &segment(tcp::Flags::SYN, 0), &[], b""),
-        craft::udp(ends(7), b"a datagram"),
-        craft::udp(ends(9), b"a datagram for nobody"),
-        craft::icmp(PEER, BOARD, ping, b"a ping"),
-        craft::icmp(PEER, BOARD, trouble, &syn[..28]),
-        craft::ip(PEER, BOARD, 99, b"an unknown protocol"),
-    ];
+    packets.push(craft::icmp(PEER.into(), BOARD.into(), ping, b"a ping"));
+    packets.push(craft::icmp(PEER.into(), BOARD.into(), trouble, &syn[..28]));
+    let ping = icmpv6::Header::EchoRequest { identifier: 1, sequence: 2 };
+    packets.push(craft::icmpv6(PEER6, BOARD6, ping, b"a ping"));
+    packets.push(craft::icmpv6(PEER6, BOARD6, icmpv6::Header::TooLong { mtu: 1280 }, &syn6));
+    packets.push(craft::behind_options(&syn6, 3));
+    packets.push(craft::behind_options(&syn6, 9));
+    let long = packets[packets.len() - 4].clone();
+    packets.extend(craft::fragments(&long, 8));
+    packets.extend(craft::fragments(&packets[3].clone(), 8));
+    packets
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let packets = packets();
     let framed =
         |mode: u8, packet: &Vec<u8>| [&[mode][..], &(packet.len() as u16).to_be_bytes(), packet].concat();
     let mut seeds: Vec<_> = packets.iter().map(|packet| framed(3, packet)).collect();

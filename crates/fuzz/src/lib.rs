@@ -11,6 +11,7 @@
 
 mod atm_board;
 mod craft;
+mod ethernet_board;
 #[cfg(test)]
 mod hostile;
 mod input;
@@ -67,6 +68,7 @@ pub fn targets() -> Vec<Target> {
     all.extend([
         Target { name: "oracle", run: oracle::run, seeds: oracle::seeds },
         Target { name: "ip_board", run: ip_board::run, seeds: ip_board::seeds },
+        Target { name: "ethernet_board", run: ethernet_board::run, seeds: ethernet_board::seeds },
         Target { name: "atm_board", run: atm_board::run, seeds: atm_board::seeds },
         Target { name: "session", run: session::run, seeds: session::seeds },
         Target { name: "streams", run: streams::run, seeds: streams::seeds },

@@ -7,7 +7,7 @@ use kiban_wire::numbers::protocol;
 use kiban_wire::{checksum, ipv4, tcp, udp};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{IpAddress, Ipv4Packet, TcpPacket, TcpRepr, UdpPacket};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     // The first byte decides whether sums are made to fit.
@@ -112,7 +112,7 @@ fn udp(
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let ends = (SocketAddrV4::new([10, 0, 0, 1].into(), 1000), SocketAddrV4::new([10, 0, 0, 2].into(), 80));
+    let ends = (SocketAddr::from(([10, 0, 0, 1], 1000)), SocketAddr::from(([10, 0, 0, 2], 80)));
     let header = tcp::Header {
         source_port: 1000,
         target_port: 80,

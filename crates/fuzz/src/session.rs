@@ -12,18 +12,19 @@
 use crate::Features;
 use crate::craft;
 use crate::input::Input;
-use crate::ip_board::port;
-use crate::stand::{BOARD, PEER, Stand, check_sent, memory};
+use crate::ip_board::{address6, port};
+use crate::stand::{BOARD, BOARD6, PEER, PEER6, Stand, check_sent, memory};
 use kiban_board::{BoardConfig, Completion, StreamId};
-use kiban_stack::tcp::{Config, LossDetection};
+use kiban_stack::tcp::{Config, LossDetection, SynCookies};
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
-use kiban_wire::{icmp, tcp};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use kiban_wire::{icmp, icmpv6, tcp};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 const LISTENED: u16 = 80;
-const CANARY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 3), 5000);
+const CANARY_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+const CANARY: SocketAddr = SocketAddr::new(IpAddr::V4(CANARY_ADDRESS), 5000);
 /// Bytes of the canary's stream at least.
 const CANARY_BYTES: u32 = 200;
 /// Segments without payload that one segment may cause: an acknowledgement for each of a few that came early, and one
@@ -31,6 +32,11 @@ const CANARY_BYTES: u32 = 200;
 const ANSWERS_MAX: usize = 4;
 /// Steps of one input: what is behind is not read.
 const STEPS_MAX: usize = 400;
+
+/// The board's end towards somebody.
+fn board_at(other: SocketAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(if other.is_ipv4() { BOARD.into() } else { BOARD6.into() }, port)
+}
 
 /// The byte of a stream that stands `place` bytes behind its SYN.
 fn content(salt: u32, place: u32) -> u8 {
@@ -43,8 +49,8 @@ fn bytes_of(salt: u32, place: u32, count: usize) -> Vec<u8> {
 
 /// The far end of a session, and what the wire has shown of it. Places are distances from a side's SYN.
 pub(crate) struct End {
-    pub(crate) local: SocketAddrV4,
-    pub(crate) remote: SocketAddrV4,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
     pub(crate) salt: u32,
     pub(crate) stream: StreamId,
     /// Whether the session still is the one that was opened.
@@ -75,7 +81,7 @@ pub(crate) struct End {
 
 /// How a session is opened.
 pub(crate) struct Opening {
-    pub(crate) local: SocketAddrV4,
+    pub(crate) local: SocketAddr,
     pub(crate) initial: u32,
     pub(crate) window: u16,
     pub(crate) options: Options,
@@ -87,14 +93,14 @@ impl End {
     /// The handshake, as it should be.
     pub(crate) fn open(stand: &mut Stand, opening: Opening) -> End {
         let Opening { local, initial, window, options, active } = opening;
-        let mut remote = SocketAddrV4::new(BOARD, LISTENED);
+        let mut remote = board_at(local, LISTENED);
         let mut stream = None;
         if active {
-            let opened = stand.board.host().open(local.into()).expect("there is a port and a route");
+            let opened = stand.board.host().open(local).expect("there is a port and a route");
             stream = Some(opened);
             stand.drain();
         }
-        let syn = |remote: SocketAddrV4, flags, acknowledgment| Header {
+        let syn = |remote: SocketAddr, flags, acknowledgment| Header {
             source_port: local.port(),
             target_port: remote.port(),
             sequence: Sequence(initial),
@@ -132,7 +138,7 @@ impl End {
         let told: Vec<_> = stand.completions.drain(..).collect();
         let stream = told.iter().find_map(|told| match told {
             Completion::Opened { stream: opened } => Some(*opened).filter(|_| stream == Some(*opened)),
-            Completion::Accepted { stream, remote, .. } => Some(*stream).filter(|_| *remote == local.into()),
+            Completion::Accepted { stream, remote, .. } => Some(*stream).filter(|_| *remote == local),
             _ => None,
         });
         stand.sent.clear();
@@ -200,7 +206,15 @@ impl End {
         let packet = craft::tcp((self.local, self.remote), header, options, payload);
         let arrived = stand.packet(&packet);
         if arrived {
-            let length = header.sequence_bytes(payload.len());
+            self.name(header, payload.len());
+        }
+        arrived
+    }
+
+    /// Notes what a segment says that the board may have heard.
+    fn name(&mut self, header: &Header, payload_bytes: usize) {
+        {
+            let length = header.sequence_bytes(payload_bytes);
             let end = header.sequence.0.wrapping_add(length).wrapping_sub(self.initial);
             if end < 1 << 31 {
                 self.named = self.named.max(end);
@@ -212,7 +226,6 @@ impl End {
                 self.offered = self.offered.max(edge);
             }
         }
-        arrived
     }
 
     /// The board says something to us.
@@ -304,15 +317,33 @@ impl Scene {
             3 => Config { loss_detection: LossDetection::Sack, pacing: true, ..Config::default() },
             _ => Config::default(),
         };
+        let more = input.byte();
+        let wishes = |bit: u8| more >> bit & 1 == 1;
+        tcp.syn_cookies = if wishes(0) { SynCookies::Always } else { tcp.syn_cookies };
+        tcp.autotune |= wishes(1);
+        tcp.receive_buffer_max_bytes = 200_000;
+        tcp.send_buffer_max_bytes = 100_000;
+        tcp.keep_alive_interval = Duration::from_secs(1);
         tcp.receive_buffer_bytes = if choice & 8 == 0 { 16 << 10 } else { 100_000 };
         tcp.send_buffer_bytes = 16 << 10;
         tcp.floor_bytes = 4 << 10;
         if choice & 16 == 0 && choice.is_multiple_of(8) {
             tcp.sack = true;
         }
-        let config = BoardConfig { memory: memory(), tcp, ports: vec![port()], ..BoardConfig::default() };
+        let config = BoardConfig {
+            memory: memory(),
+            tcp,
+            ports: vec![port()],
+            addresses: vec![address6()],
+            v6_only: false,
+            ..BoardConfig::default()
+        };
         let mut stand = Stand::new(&config);
-        stand.board.host().listen(SocketAddr::new(BOARD.into(), LISTENED)).expect("nobody listens yet");
+        stand
+            .board
+            .host()
+            .listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), LISTENED))
+            .expect("nobody listens yet");
         let opening = Opening {
             local: CANARY,
             initial: 0xffff_ff80,
@@ -330,14 +361,22 @@ impl Scene {
             timestamps: some(3).then_some(tcp::Timestamps { value: 1, echo: 0 }),
             ..Options::NONE
         };
+        let local =
+            if wishes(2) { SocketAddr::new(PEER6.into(), 4000) } else { SocketAddr::new(PEER.into(), 4000) };
         let opening = Opening {
-            local: SocketAddrV4::new(PEER, 4000),
+            local,
             initial: input.long(),
             window: input.short(),
             options,
             active: choice & 32 != 0,
         };
         let peer = End::open(&mut stand, opening);
+        if wishes(3) {
+            let second = Duration::from_secs(1);
+            let patience = (Some(second * 5), Some(second * 20));
+            // Of the peer's session alone: the canary has a right to be silent.
+            stand.board.host().set_patience(peer.stream, patience.0, patience.1).expect("it is open");
+        }
         Scene { stand, peer, canary }
     }
 
@@ -366,13 +405,13 @@ impl Scene {
         }
         for packet in std::mem::take(&mut self.stand.sent) {
             let (ip, load) = check_sent(&packet);
-            if ip.protocol != protocol::TCP {
+            if ip.protocol != Some(protocol::TCP) {
                 answers += 1;
                 continue;
             }
             let port = u16::from_be_bytes([load[2], load[3]]);
             for end in [&mut self.peer, &mut self.canary] {
-                if SocketAddrV4::new(ip.target, port) == end.local {
+                if SocketAddr::new(ip.target, port) == end.local {
                     end.hear(load);
                 }
             }
@@ -456,6 +495,12 @@ impl Scene {
                 peer.read(stand, usize::from(input.short() % 8192));
                 is_packet = false;
             }
+            10 if what / 24 % 4 == 3 => {
+                // Urgent is what was written; a refusal when it is finished.
+                let _ = stand.board.host().send_urgent(peer.stream);
+                stand.drain();
+                is_packet = false;
+            }
             10 => {
                 // What has ended or was closed cannot be finished: a refusal.
                 let _ = stand.board.host().finish(peer.stream);
@@ -497,13 +542,34 @@ impl Scene {
                 let mut packet = input.take(count).to_vec();
                 craft::mend(&mut packet);
                 // Bytes that happen to be the canary's are not garbage.
-                if packet.get(12..16) != Some(&CANARY.ip().octets())
-                    && packet.get(12..16) != Some(&PEER.octets())
-                {
+                let theirs = |at: usize, address: &[u8]| packet.get(at..at + address.len()) == Some(address);
+                let sources = [CANARY_ADDRESS.octets(), PEER.octets()];
+                if !sources.iter().any(|source| theirs(12, source)) && !theirs(8, &PEER6.octets()) {
                     stand.packet(&packet);
                 }
             }
             17 => self.complain(input),
+            // The truth in another dress: in pieces, in any order, one of them twice; behind a chain of options.
+            18 if what / 24 % 2 == 1 => {
+                let count = usize::from(input.byte()) * 4;
+                let header = Header { options: peer.stamped(stand), ..peer.header() };
+                let payload = peer.payload(header.sequence, count);
+                peer.name(&header, payload.len());
+                let packet = craft::tcp((peer.local, peer.remote), &header, &[], &payload);
+                if what / 24 % 4 == 1 {
+                    let mut pieces = craft::fragments(&packet, 8 + usize::from(input.byte()) * 2);
+                    let count = pieces.len();
+                    pieces.swap(0, usize::from(input.byte()) % count);
+                    pieces.push(pieces[0].clone());
+                    for piece in pieces.iter().take(32) {
+                        stand.packet(piece);
+                    }
+                    is_packet = false;
+                } else if peer.local.is_ipv6() {
+                    stand.packet(&craft::behind_options(&packet, usize::from(input.byte()) % 12));
+                }
+                peer.next = peer.next.max(peer.acknowledged);
+            }
             // A wrong bit: the sum shows it.
             18 => {
                 let header = peer.header();
@@ -511,6 +577,10 @@ impl Scene {
                 let mut packet = craft::tcp((peer.local, peer.remote), &header, &[], &payload);
                 let bit = usize::from(input.short()) % (packet.len() * 8);
                 packet[bit / 8] ^= 1 << (bit % 8);
+                // No sum covers what IPv6 says of class and flow: then it is the truth after all.
+                if peer.local.is_ipv6() {
+                    peer.name(&header, payload.len());
+                }
                 stand.packet(&packet);
             }
             19 | 20 => self.forge(what, input),
@@ -538,14 +608,30 @@ impl Scene {
         let mut quoted = Header { ..end.header() };
         (quoted.source_port, quoted.target_port) = (end.remote.port(), end.local.port());
         quoted.sequence = Sequence(end.board_initial.wrapping_add(place));
-        let packet = craft::tcp((end.remote, end.local), &quoted, &[], &[0; 8]);
-        let header = match input.byte() % 4 {
-            0 => icmp::Header::Unreachable { code: 4, next_hop_mtu: input.short() },
-            1 => icmp::Header::Unreachable { code: input.byte() % 16, next_hop_mtu: 0 },
-            2 => icmp::Header::TimeExceeded { code: input.byte() % 2 },
-            _ => icmp::Header::ParameterProblem { code: 0, pointer: input.byte() },
-        };
-        stand.packet(&craft::icmp(*end.local.ip(), BOARD, header, &packet[..28]));
+        // Reports of a narrow way are about long packets.
+        let long = [8, 1000, 1452][usize::from(input.byte()) % 3];
+        let packet = craft::tcp((end.remote, end.local), &quoted, &[], &vec![0; long]);
+        let kind = input.byte();
+        match (end.local.ip(), end.remote.ip()) {
+            (IpAddr::V6(local), IpAddr::V6(remote)) => {
+                let header = match kind % 4 {
+                    0 => icmpv6::Header::TooLong { mtu: u32::from(input.short()) },
+                    1 => icmpv6::Header::Unreachable { code: input.byte() % 8 },
+                    2 => icmpv6::Header::TimeExceeded { code: input.byte() % 2 },
+                    _ => icmpv6::Header::ParameterProblem { code: input.byte() % 3, pointer: 40 },
+                };
+                stand.packet(&craft::icmpv6(local, remote, header, &packet[..48]));
+            }
+            (local, remote) => {
+                let header = match kind % 4 {
+                    0 => icmp::Header::Unreachable { code: 4, next_hop_mtu: input.short() },
+                    1 => icmp::Header::Unreachable { code: input.byte() % 16, next_hop_mtu: 0 },
+                    2 => icmp::Header::TimeExceeded { code: input.byte() % 2 },
+                    _ => icmp::Header::ParameterProblem { code: 0, pointer: input.byte() },
+                };
+                stand.packet(&craft::icmp(local, remote, header, &packet[..28]));
+            }
+        }
     }
 
     /// Somebody off the path who knows the canary's ports and guesses the rest (RFC 5961).
@@ -618,9 +704,15 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let start =
-        |choice: u8| -> Vec<u8> { vec![choice, 0x0f, 5, 0xb4, 7, 0xff, 0xff, 0xff, 0xf0, 0x20, 0, 0] };
-    let stories: [&[u8]; 7] = [
+    let start = |choice: u8, more: u8| -> Vec<u8> {
+        vec![choice, more, 0x0f, 5, 0xb4, 7, 0xff, 0xff, 0xff, 0xf0, 0x20, 0, 0]
+    };
+    let stories: [&[u8]; 8] = [
+        // In pieces, behind options, urgent both ways, a narrow way.
+        &[
+            42, 200, 30, 1, 90, 100, 5, 8, 16, 0, 82, 17, 0, 0, 0, 2, 0, 2, 128, 5, 0, 0, 0, 0, 0x30, 1, 0,
+            0, 50, 9, 31, 0, 14,
+        ],
         // Data both ways, read, acknowledged, finished by both.
         &[0, 100, 0, 200, 9, 8, 0, 8, 4, 0, 4, 0x20, 0, 21, 10, 4, 0x20, 0, 12, 1, 0, 14],
         // Written into a closed window: probes.
@@ -644,7 +736,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     ];
     let mut seeds = Vec::new();
     for choice in [0, 1, 2, 3, 32, 24] {
-        seeds.extend(stories.map(|story| [&start(choice), story].concat()));
+        for more in [0, 3, 4, 15] {
+            seeds.extend(stories.map(|story| [&start(choice, more), story].concat()));
+        }
     }
     seeds
 }

@@ -5,15 +5,19 @@ use kiban_board::{Board, BoardConfig, Completion, Input, MemoryConfig, Output};
 use kiban_ground::{Instant, Pdu, Sum};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::numbers::protocol;
-use kiban_wire::{checksum, icmp, ipv4, tcp, udp};
+use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// The board's address.
 pub(crate) const BOARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The hostile peer's address.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// The same of IPv6.
+pub(crate) const BOARD6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 /// Outputs of one burst, at most: a board that has more never comes to rest.
 const OUTPUTS_MAX: usize = 10_000;
@@ -63,6 +67,14 @@ impl Stand {
         self.board.handle(Input::Packets { port: 0, packets: &mut packets }, self.now);
         self.drain();
         true
+    }
+
+    /// Packets arrive in one burst: nobody looks at the board in between.
+    #[cfg(test)]
+    pub(crate) fn burst(&mut self, packets: &[Vec<u8>]) {
+        let mut packets: VecDeque<_> = packets.iter().filter_map(|packet| self.pdu(packet)).collect();
+        self.board.handle(Input::Packets { port: 0, packets: &mut packets }, self.now);
+        self.drain();
     }
 
     fn pdu(&mut self, bytes: &[u8]) -> Option<Pdu> {
@@ -178,32 +190,56 @@ impl Stand {
     }
 }
 
+/// What a board has sent, as far as IP goes.
+pub(crate) struct Sent {
+    pub(crate) source: IpAddr,
+    pub(crate) target: IpAddr,
+    /// What it carries; of a fragment nothing that can be read.
+    pub(crate) protocol: Option<u8>,
+}
+
 /// A packet that a board has sent is right: lengths, sums. What it carries, and its payload behind IP.
-pub(crate) fn check_sent(packet: &[u8]) -> (ipv4::Header<'_>, &[u8]) {
-    let (ip, used) = ipv4::Header::read(packet).expect("a board sends packets that can be read");
-    assert_eq!(ipv4::verify(&packet[..used]), Ok(()));
-    assert_eq!(usize::from(ip.total_bytes), packet.len());
-    let load = &packet[used..];
-    if ip.is_fragment() {
-        return (ip, load);
-    }
-    let pseudo = checksum::pseudo_ipv4(ip.source, ip.target, ip.protocol, load.len());
-    match ip.protocol {
-        protocol::TCP => {
+pub(crate) fn check_sent(packet: &[u8]) -> (Sent, &[u8]) {
+    let (sent, load, longest) = if packet[0] >> 4 == 6 { read6(packet) } else { read4(packet) };
+    let pseudo = |protocol: u8| checksum::pseudo(sent.source, sent.target, protocol, load.len());
+    match sent.protocol {
+        Some(protocol::TCP) => {
             let (_, head) = tcp::Header::read(load).expect("a board's segment");
-            assert_eq!(tcp::verify(&load[..head], pseudo.plus(Sum::of(&load[head..]))), Ok(()));
+            let rest = pseudo(protocol::TCP).plus(Sum::of(&load[head..]));
+            assert_eq!(tcp::verify(&load[..head], rest), Ok(()));
         }
-        protocol::UDP => {
+        Some(protocol::UDP) => {
             let (_, head) = udp::Header::read(load).expect("a board's datagram");
-            assert_eq!(udp::verify_over_ipv4(&load[..head], pseudo.plus(Sum::of(&load[head..]))), Ok(()));
+            assert!(pseudo(protocol::UDP).plus(Sum::of(load)).is_intact() || load[6..8] == [0, 0], "{head}");
         }
-        protocol::ICMP => {
+        Some(protocol::ICMP) => {
             let (header, head) = icmp::Header::read(load).expect("a board's message");
             assert_eq!(icmp::verify(&load[..head], Sum::of(&load[head..])), Ok(()));
             // RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes the header and at least 8 bytes, and stays short.
-            assert!(!header.is_error() || packet.len() <= 576);
+            assert!(!header.is_error() || packet.len() <= longest);
+        }
+        Some(protocol::ICMPV6) => {
+            let (header, _) = icmpv6::Header::read(load).expect("a board's message");
+            assert!(pseudo(protocol::ICMPV6).plus(Sum::of(load)).is_intact());
+            assert!(!header.is_error() || packet.len() <= longest);
         }
         _ => {}
     }
-    (ip, load)
+    (sent, load)
+}
+
+fn read4(packet: &[u8]) -> (Sent, &[u8], usize) {
+    let (ip, used) = ipv4::Header::read(packet).expect("a board sends packets that can be read");
+    assert_eq!(ipv4::verify(&packet[..used]), Ok(()));
+    assert_eq!(usize::from(ip.total_bytes), packet.len());
+    let protocol = (!ip.is_fragment()).then_some(ip.protocol);
+    (Sent { source: ip.source.into(), target: ip.target.into(), protocol }, &packet[used..], 576)
+}
+
+fn read6(packet: &[u8]) -> (Sent, &[u8], usize) {
+    let (ip, used) = ipv6::Header::read(packet).expect("a board sends packets that can be read");
+    assert_eq!(used + usize::from(ip.payload_bytes), packet.len());
+    let protocol = (ip.next_header != protocol::FRAGMENT).then_some(ip.next_header);
+    // RFC 4443 §2.4(c): no longer than every link takes.
+    (Sent { source: ip.source.into(), target: ip.target.into(), protocol }, &packet[used..], 1280)
 }

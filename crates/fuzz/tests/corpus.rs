@@ -10,7 +10,7 @@ fn attempts(target: &Target) -> usize {
         "session" => 2500,
         // Its three hundred seeds are a test of their own.
         "streams" => 20,
-        "ip_board" | "atm_board" => 1000,
+        "ip_board" | "atm_board" | "ethernet_board" => 1000,
         _ => 20_000,
     }
 }
@@ -52,6 +52,11 @@ fn decoders_keep_their_promises() {
 #[test]
 fn a_board_behind_an_ip_port_keeps_its_promises() {
     assert!(search(&named("ip_board")).kept.len() > 10);
+}
+
+#[test]
+fn a_board_behind_an_ethernet_port_keeps_its_promises() {
+    assert!(search(&named("ethernet_board")).kept.len() > 20);
 }
 
 #[test]

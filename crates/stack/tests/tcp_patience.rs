@@ -82,6 +82,21 @@ fn a_question_of_the_peer_is_answered() {
 }
 
 #[test]
+fn a_name_at_rest_is_asked_nothing() {
+    let config = Config { keep_alive: Some(SECOND * 5), keep_alive_interval: SECOND, ..Config::default() };
+    let mut talk = Talk::established(config);
+    talk.finish().unwrap();
+    talk.hear(seg(ACK | FIN, 1, 2, 60_000), b"");
+    assert_eq!(talk.state(), Some(State::TimeWait));
+    talk.said();
+    // Deadlines that stand still would be noticed here.
+    talk.pass(SECOND * 59);
+    assert_eq!((talk.said().len(), talk.state()), (0, Some(State::TimeWait)));
+    talk.pass(SECOND * 2);
+    talk.check_home();
+}
+
+#[test]
 fn bytes_wait_for_so_long_and_no_longer() {
     let mut talk = Talk::established(Config { user_timeout: Some(SECOND * 30), ..Config::default() });
     talk.pass(SECOND * 1000);

@@ -109,9 +109,15 @@ impl IpTower {
         if !self.ip.is_ours(trouble.source) {
             return self.icmp.on_strange();
         }
-        if let TroubleKind::FragmentationNeeded { mtu } = &mut trouble.kind {
-            match self.ip.on_too_long(trouble.target, trouble.packet_bytes, *mtu, cx.now) {
-                Some(believed) => *mtu = believed.into(),
+        if let TroubleKind::FragmentationNeeded { mtu } = trouble.kind {
+            // RFC 5927 §7, RFC 8201 §6: what a session does not believe, others that go the same way are not to suffer for.
+            let is_lie = trouble.protocol == protocol::TCP
+                && !self.tcp.believes(trouble.local(), trouble.remote(), Sequence(trouble.sequence()));
+            if is_lie {
+                return;
+            }
+            match self.ip.on_too_long(trouble.target, trouble.packet_bytes, mtu, cx.now) {
+                Some(mtu) => trouble.kind = TroubleKind::FragmentationNeeded { mtu: mtu.into() },
                 None => return,
             }
         }

@@ -167,6 +167,10 @@ kiban_ground::settings! {
         time_wait_max: usize = 4096,
         /// How long a session whose host has closed waits for the peer's FIN (Linux: `tcp_fin_timeout`, 60 s).
         fin_wait_2: Duration = Duration::from_secs(60),
+        /// How long bytes of a session whose host has closed may wait for their acknowledgement, if nothing else was said
+        /// of its patience: a peer that keeps its window closed does not keep them for ever (RFC 1122 §4.2.3.5: R2 is at
+        /// least 100 s; Linux: `tcp_orphan_retries`).
+        abandoned_timeout: Duration = Duration::from_secs(180),
         /// After so much silence the peer is asked whether it lives (RFC 9293 §3.8.4: off, and not below two hours by
         /// default). Of every session; one can be set apart.
         keep_alive: Option<Duration> = None,

@@ -32,6 +32,15 @@ impl Tcp {
         let _ = self.with_known(session, cx, out, |found, desk| found.learn_way(mtu, desk));
     }
 
+    /// Whether an ICMP error may be true of a segment that began at `sequence`: such a byte is on its way (RFC 5927
+    /// §4.1). To be asked before anything beside the session learns from it; a lie is counted.
+    pub fn believes(&mut self, local: SocketAddr, remote: SocketAddr, sequence: Sequence) -> bool {
+        let session = self.table.find(local, remote).and_then(|index| self.table.at(index));
+        let believed = session.is_some_and(|session| session.is_on_its_way(sequence));
+        self.counters.troubles_disbelieved += u64::from(!believed);
+        believed
+    }
+
     /// An ICMP error has come about a segment from `local` to `remote` that began at `sequence`.
     pub fn on_icmp(
         &mut self,

@@ -287,6 +287,8 @@ pub struct Tcp {
     secret: Secret,
     challenges: Throttle,
     resting: Resting,
+    /// Sessions in which something waits, or waited, behind a hole.
+    with_early: Vec<SessionId>,
     lines: Vec<VecDeque<SessionId>>,
     alarms: Alarms,
     retry_at: Instant,
@@ -308,6 +310,7 @@ impl Tcp {
             secret: Secret::new(chance),
             challenges: Throttle::default(),
             resting: Resting::default(),
+            with_early: Vec::new(),
             lines: Vec::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
@@ -589,12 +592,37 @@ impl Tcp {
                     session.lane = lane;
                     session.on_segment(&header, pdu, desk);
                 });
-                if self.counters.out_of_order > early && is_scarce(cx) {
-                    // Memory is for what can be used: what waits behind holes goes first, whoever holds it.
-                    self.table.iter_mut().for_each(|session| session.give_up_early(&mut self.counters));
+                if self.counters.out_of_order > early {
+                    self.note_early(index);
+                    if is_scarce(cx) {
+                        self.give_up_early();
+                    }
                 }
             }
             None => self.on_stranger((local, remote), &header, pdu, (lane, least), cx, out),
+        }
+    }
+
+    /// Something may wait behind a hole of this session: so that nobody need look at all of them.
+    fn note_early(&mut self, index: u32) {
+        let Some(session) = self.table.at(index) else { return };
+        if session.early_listed || !session.has_early() {
+            return;
+        }
+        session.early_listed = true;
+        self.with_early.push(session.id);
+        if self.with_early.len() > 2 * self.table.len() + 16 {
+            let table = &self.table;
+            self.with_early.retain(|id| table.get(*id).is_some());
+        }
+    }
+
+    /// Memory is for what can be used: what waits behind holes goes first, whoever holds it.
+    fn give_up_early(&mut self) {
+        for id in self.with_early.drain(..) {
+            if let Some(session) = self.table.get_mut(id) {
+                session.give_up_early(&mut self.counters);
+            }
         }
     }
 

@@ -73,6 +73,12 @@ impl Rack {
         self.forward = Some(forward.max(highest));
     }
 
+    /// A round that everything before `una` ends is over.
+    #[inline]
+    pub(super) fn on_acknowledged(&mut self, una: Sequence) {
+        self.round_end = self.round_end.filter(|end| una.lt(*end));
+    }
+
     /// A DSACK says that something was sent again in vain (§6.2 step 4).
     pub(super) fn on_duplicate_sack(&mut self, una: Sequence, next: Sequence) {
         if self.round_end.is_none_or(|end| end.le(una)) {
@@ -88,6 +94,12 @@ impl Rack {
         if self.persistence == 0 {
             self.multiplier = 0;
         }
+    }
+
+    /// Whether DSACKs belong to a round that has been counted.
+    #[cfg(test)]
+    pub(super) fn counts_a_round(&self) -> bool {
+        self.round_end.is_some()
     }
 
     /// The last round trip.

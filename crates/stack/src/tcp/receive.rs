@@ -6,11 +6,12 @@
 //!
 //! What the peer is told of it (RFC 2018 §4, RFC 2883): the run that the latest segment belongs to, then the runs that
 //! were told before, the latest first; in front of them, once, what came twice. Every block tells of bytes that are
-//! here: runs are noted when they are kept and forgotten when they are given up.
+//! here: runs are noted when they are kept and forgotten when they are given up. A run for which there was no room in the
+//! list comes back when there is.
 
 use alloc::collections::VecDeque;
 use kiban_ground::Slice;
-use kiban_wire::tcp::{SackBlock, SackBlocks, Sequence};
+use kiban_wire::tcp::{SACK_BLOCKS_MAX, SackBlock, SackBlocks, Sequence};
 
 /// Pieces that may wait behind holes; a peer that sends crumbs is sent back to retransmission.
 const PIECES_MAX: usize = 512;
@@ -21,6 +22,8 @@ pub(super) struct Early {
     pieces: VecDeque<(Sequence, Slice)>,
     /// The runs last added to, the latest first.
     runs: SackBlocks,
+    /// Whether a run is here that stands not among them.
+    untold: bool,
     /// What came again and has not been told.
     again: Option<SackBlock>,
 }
@@ -109,7 +112,27 @@ impl Early {
         // One that now lies within the run is not told beside it.
         let apart = |other: &&SackBlock| other.right.lt(run.left) || run.right.lt(other.left);
         for other in others.as_slice().iter().filter(apart) {
-            self.runs.push(*other);
+            self.untold |= !self.runs.push(*other);
+        }
+        self.remember();
+    }
+
+    /// Runs that had no room in the list take places that have become free, the first of the stream first.
+    fn remember(&mut self) {
+        let room = |runs: &SackBlocks| runs.as_slice().len() < SACK_BLOCKS_MAX;
+        if !self.untold || !room(&self.runs) {
+            return;
+        }
+        self.untold = false;
+        let mut pieces =
+            self.pieces.iter().map(|(left, piece)| (*left, *left + piece.len() as u32)).peekable();
+        while let Some((left, mut right)) = pieces.next() {
+            while let Some((_, end)) = pieces.next_if(|(next, _)| *next == right) {
+                right = end;
+            }
+            if self.runs.as_slice().iter().all(|run| run.left != left) {
+                self.untold |= !self.runs.push(SackBlock { left, right });
+            }
         }
     }
 
@@ -158,6 +181,7 @@ impl Early {
             for run in runs.as_slice().iter().filter(|run| next.lt(run.left)) {
                 self.runs.push(*run);
             }
+            self.remember();
         }
         slice
     }
@@ -181,7 +205,7 @@ impl Early {
     pub(super) fn clear(&mut self) -> usize {
         let pieces = self.pieces.len();
         self.pieces.clear();
-        self.runs = SackBlocks::new();
+        (self.runs, self.untold) = (SackBlocks::new(), false);
         pieces
     }
 }
@@ -233,7 +257,18 @@ mod tests {
                 early.again = None;
                 let report = early.report(expected, 4);
                 prop_assert!(report.as_slice().iter().all(|block| expected.lt(block.left)));
-                prop_assert_eq!(report.is_empty(), early.is_empty());
+                // As many runs as there are, or as there is room for; each as long as what is here.
+                let mut runs = Vec::new();
+                for at in next + 1..260 {
+                    if have[at] && !have[at - 1] {
+                        let end = (at..260).find(|end| !have[*end]).unwrap_or(260);
+                        runs.push((at, end));
+                    }
+                }
+                let at = |place: Sequence| Sequence(start).distance(place) as usize;
+                let told: Vec<_> = report.as_slice().iter().map(|run| (at(run.left), at(run.right))).collect();
+                prop_assert_eq!(told.len(), runs.len().min(4));
+                prop_assert!(told.iter().all(|run| runs.contains(run)), "{:?} of {:?}", told, runs);
             }
             prop_assert_eq!(&out[..], &stream[..next]);
             drop(early);

@@ -8,6 +8,9 @@
 //!           its units, so a peer cannot cut records into crumbs: records are bounded by units in flight.
 //! Cost      nothing lost: a push for a segment and a pop for its acknowledgement. In a recovery runs of sacked records
 //!           are skipped by a stride kept in the first of them, and of a block that has grown only what is new is read.
+//!           Looking for losses goes on where it stopped: what left for the first time left in the order of the stream,
+//!           and what left again stands in a line of its own. So a peer that tells of holes without end costs no more for
+//!           each than for the first.
 //! Without   SACK each duplicate acknowledgement says that *some* segment has arrived: `nameless` counts them.
 
 use alloc::collections::VecDeque;
@@ -99,6 +102,13 @@ pub(super) struct Scoreboard {
     nameless: u32,
     /// No record before this one is lost and waits.
     lost_from: usize,
+    /// Every record before this one is sacked, or was lost once.
+    fresh_from: usize,
+    /// Every record before this one is sacked or lost, for what is sacked from here on: so many bytes (RFC 6675).
+    border: usize,
+    above: u32,
+    /// What was sent again: when, from where, up to where. The first to leave comes first.
+    again: VecDeque<(Instant, Sequence, Sequence)>,
     /// The end of the highest sacked record.
     highest: Option<Sequence>,
     /// The blocks of the last acknowledgement that carried any.
@@ -170,6 +180,10 @@ impl Scoreboard {
             }
             if done.sacked {
                 self.sacked -= done.bytes();
+                // `popped` counts this one already if it goes.
+                if popped - usize::from(whole) >= self.border {
+                    self.above -= done.bytes();
+                }
             } else {
                 delivery.note(&done);
                 delivery.waited |= done.ambiguous;
@@ -184,7 +198,12 @@ impl Scoreboard {
             }
             self.records.pop_front();
         }
-        self.lost_from = self.lost_from.saturating_sub(popped);
+        for cursor in [&mut self.lost_from, &mut self.fresh_from, &mut self.border] {
+            *cursor = cursor.saturating_sub(popped);
+        }
+        while self.again.front().is_some_and(|(_, _, end)| end.le(ack)) {
+            self.again.pop_front();
+        }
         if self.highest.is_some_and(|highest| highest.le(ack)) {
             self.highest = None;
         }
@@ -257,6 +276,7 @@ impl Scoreboard {
                 self.lost -= bytes;
             }
             self.sacked += bytes;
+            self.above += if index >= self.border { bytes } else { 0 };
             self.highest = Some(self.highest.map_or(end, |highest| highest.max(end)));
             index += 1;
         }
@@ -290,8 +310,9 @@ impl Scoreboard {
         rest.start += at;
         self.records[index].end = rest.start;
         self.records.insert(index + 1, rest);
-        if self.lost_from > index + 1 {
-            self.lost_from += 1;
+        for cursor in [&mut self.lost_from, &mut self.fresh_from, &mut self.border] {
+            // Both halves stand where the whole stood.
+            *cursor += usize::from(*cursor > index);
         }
     }
 
@@ -342,6 +363,7 @@ impl Scoreboard {
                 self.lose(index);
             }
         }
+        self.again.clear();
         self.nameless = 0;
     }
 
@@ -361,6 +383,10 @@ impl Scoreboard {
             }
         }
         (self.sacked, self.highest, self.lost_from) = (0, None, 0);
+        (self.fresh_from, self.border, self.above) = (0, 0, 0);
+        let resent = self.records.iter().filter(|record| record.lost && record.resent);
+        self.again = resent.map(|record| (record.sent_at, record.start, record.end)).collect();
+        self.again.make_contiguous().sort_by_key(|(sent_at, ..)| *sent_at);
         self.known = [SackBlock::default(); SACK_BLOCKS_MAX];
     }
 
@@ -371,26 +397,21 @@ impl Scoreboard {
 
     /// RFC 6675 §4, IsLost: what has `bytes` sacked above it is lost. Whether anything was found.
     pub(super) fn lose_below(&mut self, bytes: u32) -> bool {
-        let (mut above, mut border) = (0, self.records.len());
-        while above < bytes && border > 0 {
-            border -= 1;
-            above += if self.records[border].sacked { self.records[border].bytes() } else { 0 };
-        }
-        if above < bytes {
-            return false;
-        }
         let before = self.lost;
-        let mut index = 0;
-        while index < border {
-            if self.records[index].sacked {
-                index += self.run(index);
-                continue;
+        // What is lost or sacked stays so: the border goes up only.
+        while self.above >= bytes
+            && let Some(record) = self.records.get(self.border).copied()
+        {
+            if record.sacked {
+                if self.above - record.bytes() < bytes {
+                    break;
+                }
+                self.above -= record.bytes();
+            } else if !record.lost {
+                // Sent again is believed in until the timer says otherwise.
+                self.lose(self.border);
             }
-            // Sent again is believed in until the timer says otherwise.
-            if !self.records[index].lost {
-                self.lose(index);
-            }
-            index += 1;
+            self.border += 1;
         }
         self.lost > before
     }
@@ -399,35 +420,74 @@ impl Scoreboard {
     /// anything was found, and when the next would be, if nothing is heard of it.
     pub(super) fn lose_overdue(
         &mut self,
-        (moment, end): (Instant, Sequence),
+        latest: (Instant, Sequence),
         patience: Duration,
         now: Instant,
     ) -> (bool, Instant) {
         let before = self.lost;
-        let mut next = Instant::NEVER;
-        let mut index = 0;
-        while let Some(record) = self.records.get(index).copied() {
+        let fresh = self.lose_overdue_fresh(latest, patience, now);
+        let again = self.lose_overdue_again(latest, patience, now);
+        (self.lost > before, fresh.min(again))
+    }
+
+    /// Of what left once. It left in the order of the stream: behind one that is not late nothing is.
+    fn lose_overdue_fresh(
+        &mut self,
+        (moment, end): (Instant, Sequence),
+        patience: Duration,
+        now: Instant,
+    ) -> Instant {
+        while let Some(record) = self.records.get(self.fresh_from).copied() {
             if record.sacked {
-                index += self.run(index);
+                self.fresh_from += self.run(self.fresh_from);
                 continue;
             }
-            if record.flies() {
-                if record.sent_before(moment, end) {
-                    let due = record.sent_at + patience;
-                    if due <= now {
-                        self.lose(index);
-                    } else {
-                        next = next.min(due);
-                    }
-                } else if !record.ambiguous {
-                    // What left for the first time left in this order: nothing behind it left earlier, but for what
-                    // is in the air again, and that is timed by its own delivery.
-                    break;
+            if !record.lost {
+                if !record.sent_before(moment, end) {
+                    return Instant::NEVER;
                 }
+                let due = record.sent_at + patience;
+                if due > now {
+                    return due;
+                }
+                self.lose(self.fresh_from);
             }
-            index += 1;
+            self.fresh_from += 1;
         }
-        (self.lost > before, next)
+        Instant::NEVER
+    }
+
+    /// Of what is in the air again.
+    fn lose_overdue_again(
+        &mut self,
+        (moment, end): (Instant, Sequence),
+        patience: Duration,
+        now: Instant,
+    ) -> Instant {
+        while let Some((sent_at, from, to)) = self.again.front().copied() {
+            let due = sent_at + patience;
+            if sent_at > moment || (sent_at == moment && !to.lt(end)) {
+                return Instant::NEVER;
+            }
+            let mut index = self.records.partition_point(|record| record.end.le(from));
+            while let Some(record) = self.records.get(index).copied()
+                && record.start.lt(to)
+            {
+                if record.sacked {
+                    index += self.run(index);
+                    continue;
+                }
+                if record.lost && record.resent && record.sent_at == sent_at {
+                    if due > now {
+                        return due;
+                    }
+                    self.lose(index);
+                }
+                index += 1;
+            }
+            self.again.pop_front();
+        }
+        Instant::NEVER
     }
 
     // ---- Again ------------------------------------------------------------------------------------------------
@@ -459,6 +519,9 @@ impl Scoreboard {
         }
         let end = self.records[last].end;
         self.records.drain(index + 1..=last);
+        for cursor in [&mut self.fresh_from, &mut self.border] {
+            *cursor = if *cursor > last { *cursor - (last - index) } else { (*cursor).min(index + 1) };
+        }
         let record = &mut self.records[index];
         record.end = end;
         record.sent_at = now;
@@ -466,7 +529,9 @@ impl Scoreboard {
         self.lost -= bytes;
         self.flight += bytes;
         self.lost_from = index + 1;
-        Some((self.records[index].start, bytes))
+        let start = self.records[index].start;
+        self.again.push_back((now, start, end));
+        Some((start, bytes))
     }
 
     /// Of what `take_lost` gave only the first `sent` bytes have left: the rest is lost as before.
@@ -491,7 +556,11 @@ impl Scoreboard {
         let record = &mut self.records[index];
         record.sent_at = now;
         record.ambiguous = true;
-        Some((record.start, record.bytes()))
+        let (start, end) = (record.start, record.end);
+        if record.resent {
+            self.again.push_back((now, start, end));
+        }
+        Some((start, start.distance(end)))
     }
 }
 
@@ -511,6 +580,7 @@ mod tests {
         sacked: bool,
         lost: bool,
         resent: bool,
+        sent_at: Instant,
     }
 
     #[derive(Clone, Debug)]
@@ -520,6 +590,8 @@ mod tests {
         /// From so many bytes behind the first, so many bytes.
         Sack(Vec<(u32, u32)>),
         LoseBelow(u32),
+        /// What left so many milliseconds ago has arrived; so many are waited for what left before.
+        Overdue(u64, u64),
         LoseAll,
         Again(u32),
         PutBack(u32, u32),
@@ -532,12 +604,13 @@ mod tests {
             2 => (1u32..8).prop_map(Step::Acknowledge),
             4 => prop::collection::vec((0u32..200, 1u32..120), 1..4).prop_map(Step::Sack),
             2 => (1u32..60).prop_map(Step::LoseBelow),
+            3 => (0u64..30, 0u64..30).prop_map(|(ago, patience)| Step::Overdue(ago, patience)),
             1 => Just(Step::LoseAll),
             3 => (1u32..50).prop_map(Step::Again),
             1 => (1u32..50, 0u32..3).prop_map(|(most, units)| Step::PutBack(most, units)),
             1 => Just(Step::Renege),
         ];
-        prop::collection::vec(step, 1..80)
+        prop::collection::vec(step, 1..150)
     }
 
     proptest! {
@@ -553,7 +626,7 @@ mod tests {
                 match step {
                     Step::Send(units) => {
                         board.on_sent(next, next + units * UNIT, UNIT as u16, now, false);
-                        model.extend((0..units).map(|_| Unit::default()));
+                        model.extend((0..units).map(|_| Unit { sent_at: now, ..Unit::default() }));
                     }
                     Step::Acknowledge(units) => {
                         let units = units.min(model.len() as u32);
@@ -593,10 +666,29 @@ mod tests {
                             above += if unit.sacked { UNIT } else { 0 };
                         }
                     }
+                    Step::Overdue(ago, patience) => {
+                        let ms = Duration::from_millis;
+                        let latest = Instant::from_nanos(now.as_nanos().saturating_sub(ago * 1_000_000));
+                        let before = board.lost();
+                        let (found, again_at) = board.lose_overdue((latest, una + (1 << 20)), ms(patience), now);
+                        let mut next = Instant::NEVER;
+                        for unit in model.iter_mut() {
+                            let flies = !unit.sacked && (!unit.lost || unit.resent);
+                            if flies && unit.sent_at <= latest {
+                                if unit.sent_at + ms(patience) <= now {
+                                    (unit.lost, unit.resent) = (true, false);
+                                } else {
+                                    next = next.min(unit.sent_at + ms(patience));
+                                }
+                            }
+                        }
+                        prop_assert_eq!(again_at, next);
+                        prop_assert_eq!(found, board.lost() > before);
+                    }
                     Step::LoseAll => {
                         board.lose_all();
                         for unit in model.iter_mut().filter(|unit| !unit.sacked) {
-                            *unit = Unit { lost: true, ..Unit::default() };
+                            (unit.lost, unit.resent) = (true, false);
                         }
                     }
                     Step::Again(most) | Step::PutBack(most, _) => {
@@ -613,7 +705,7 @@ mod tests {
                             }
                             for unit in model.iter_mut().skip(first).take(sent as usize) {
                                 prop_assert!(waits(unit));
-                                unit.resent = true;
+                                (unit.resent, unit.sent_at) = (true, now);
                             }
                         }
                     }

@@ -21,6 +21,8 @@ mod tally;
 mod time;
 mod urgent;
 mod watch;
+#[cfg(test)]
+mod wraps;
 
 use super::congestion::Congestion;
 use super::rack::Rack;
@@ -168,6 +170,8 @@ pub(super) struct Session {
     held: u32,
     committed: u32,
     early: Early,
+    /// Whether the protocol has noted that something waits here.
+    pub(super) early_listed: bool,
     fin_at: Option<Sequence>,
     unanswered: u32,
     unanswered_segments: u32,
@@ -251,6 +255,7 @@ impl Session {
             held: 0,
             committed: 0,
             early: Early::default(),
+            early_listed: false,
             fin_at: None,
             unanswered: 0,
             unanswered_segments: 0,
@@ -360,6 +365,7 @@ impl Session {
     /// The host sends no more and reads no more.
     pub(super) fn leave(&mut self, desk: &mut Desk<'_, '_>) {
         self.left = true;
+        self.watch.on_left(desk.config);
         self.finish();
         if self.state == State::FinWait2 {
             self.resend_at = desk.cx.now + desk.config.fin_wait_2;

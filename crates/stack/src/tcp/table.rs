@@ -103,6 +103,12 @@ impl Table {
         }
     }
 
+    /// A session by itself, for a test.
+    #[cfg(test)]
+    pub(super) fn take(&mut self, id: SessionId) -> Option<Session> {
+        self.slots[id.index as usize].1.take().map(|session| *session)
+    }
+
     #[inline]
     pub(super) fn at(&mut self, index: u32) -> Option<&mut Session> {
         self.slots.get_mut(index as usize)?.1.as_deref_mut()
@@ -118,10 +124,6 @@ impl Table {
     pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.0 == id.generation { slot.1.as_deref_mut() } else { None }
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
-        self.slots.iter_mut().filter_map(|slot| slot.1.as_deref_mut())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {

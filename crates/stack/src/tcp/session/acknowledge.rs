@@ -73,6 +73,14 @@ impl Session {
         true
     }
 
+    /// Marks that lie behind move along: half the numbers later they would seem to lie ahead.
+    #[inline]
+    pub(super) fn keep_marks_near(&mut self, ack: Sequence) {
+        self.short_end = self.short_end.max(ack);
+        self.recover = self.recover.max(ack - 1);
+        self.rack.on_acknowledged(ack);
+    }
+
     /// Bytes up to `ack` have arrived for the first time.
     pub(super) fn advance(&mut self, ack: Sequence, delivery: &mut Delivery, desk: &mut Desk<'_, '_>) {
         let acknowledged = self.una.distance(ack);
@@ -88,6 +96,7 @@ impl Session {
         if self.next.lt(ack) {
             self.next = ack;
         }
+        self.keep_marks_near(ack);
         if core::mem::take(&mut self.probe) {
             self.rtt.on_reopened();
         }

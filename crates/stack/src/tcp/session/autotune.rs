@@ -24,9 +24,8 @@ pub(super) struct Tuning {
     since: Instant,
     /// The round trip as the receiver sees it.
     trip: Duration,
-    /// Without timestamps: when `until` has come, a window has passed since `from`.
-    from: Instant,
-    until: Sequence,
+    /// Without timestamps: when so far has come, a window has passed since then.
+    window: Option<(Instant, Sequence)>,
 }
 
 impl Tuning {
@@ -36,8 +35,7 @@ impl Tuning {
             taken: 0,
             since: Instant::ZERO,
             trip: Duration::ZERO,
-            from: Instant::ZERO,
-            until: Sequence(0),
+            window: None,
         }
     }
 
@@ -88,11 +86,13 @@ impl Session {
                 // A millisecond is the least that the clock tells.
                 self.tuning.measured(trip.max(Duration::from_millis(1)));
             }
-        } else if self.tuning.until.le(self.expected) {
-            if self.tuning.from != Instant::ZERO {
-                self.tuning.measured(now.since(self.tuning.from));
+        } else {
+            match self.tuning.window {
+                Some((_, until)) if self.expected.lt(until) => return,
+                Some((from, _)) => self.tuning.measured(now.since(from)),
+                None => {}
             }
-            (self.tuning.from, self.tuning.until) = (now, self.edge);
+            self.tuning.window = Some((now, self.edge));
         }
     }
 

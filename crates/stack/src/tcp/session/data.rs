@@ -51,6 +51,7 @@ impl Session {
         self.expected += length;
         self.duplicates = 0;
         self.held += length;
+        self.pass_urgent();
         desk.counters.bytes_in += u64::from(length);
         self.tally.bytes_in += u64::from(length);
     }
@@ -70,9 +71,15 @@ impl Session {
         }
     }
 
+    /// Whether anything waits behind a hole.
+    pub(in crate::tcp) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
     /// Memory is short: what waits behind a hole goes; the peer still has it.
     pub(in crate::tcp) fn give_up_early(&mut self, counters: &mut TcpCounters) {
         counters.early_dropped += self.early.clear() as u64;
+        self.early_listed = false;
     }
 
     fn on_peer_finish(&mut self, desk: &mut Desk<'_, '_>) {

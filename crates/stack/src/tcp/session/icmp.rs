@@ -14,10 +14,14 @@ use crate::tcp::{Reason, Trouble};
 use kiban_wire::tcp::{HEADER_BYTES, Sequence};
 
 impl Session {
+    /// RFC 5927 §4.1: SND.UNA ≤ SEG.SEQ < SND.NXT.
+    pub(in crate::tcp) fn is_on_its_way(&self, sequence: Sequence) -> bool {
+        self.state != State::Closed && self.una.le(sequence) && sequence.lt(self.max)
+    }
+
     /// An ICMP error quotes a segment of ours that began at `sequence`.
     pub(in crate::tcp) fn on_icmp(&mut self, trouble: Trouble, sequence: Sequence, desk: &mut Desk<'_, '_>) {
-        // RFC 5927 §4.1: SND.UNA ≤ SEG.SEQ < SND.NXT.
-        if self.state == State::Closed || !(self.una.le(sequence) && sequence.lt(self.max)) {
+        if !self.is_on_its_way(sequence) {
             desk.counters.troubles_disbelieved += 1;
             return;
         }

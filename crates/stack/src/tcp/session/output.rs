@@ -138,9 +138,10 @@ impl Session {
     /// are more, and both windows admit them.
     fn times(&self, choice: Choice, config: &Config) -> usize {
         match choice {
-            // The first one after a pause may begin the congestion window anew.
-            Choice::New { .. } if self.una == self.max => 1,
-            Choice::New { length, fin: false } if !config.pacing && !self.congestion.recovers() => {
+            // With nothing out the first segment may begin the window anew (RFC 5681 §4.1).
+            Choice::New { length, fin: false }
+                if !config.pacing && !self.congestion.recovers() && self.una != self.max =>
+            {
                 self.full_segments(length, config).max(1)
             }
             _ => 1,

@@ -19,6 +19,17 @@ pub(super) struct Urgent {
     heard: Option<Sequence>,
 }
 
+#[cfg(test)]
+impl Urgent {
+    pub(super) fn heard_at(mark: Sequence) -> Urgent {
+        Urgent { sent: None, heard: Some(mark) }
+    }
+
+    pub(super) fn heard(&self) -> Option<Sequence> {
+        self.heard
+    }
+}
+
 impl Session {
     /// All that is queued now is urgent.
     pub(in crate::tcp) fn mark_urgent(&mut self) {
@@ -50,6 +61,15 @@ impl Session {
         let una = self.una;
         if let Some(urgent) = &mut self.urgent {
             urgent.sent = urgent.sent.filter(|mark| una.lt(*mark));
+        }
+    }
+
+    /// Bytes before `expected` have come up: a mark among them is passed, and half the numbers later would seem to lie ahead.
+    #[inline]
+    pub(super) fn pass_urgent(&mut self) {
+        let expected = self.expected;
+        if let Some(urgent) = &mut self.urgent {
+            urgent.heard = urgent.heard.filter(|mark| expected.lt(*mark));
         }
     }
 

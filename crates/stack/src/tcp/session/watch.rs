@@ -49,6 +49,11 @@ impl Watch {
         self.asked = 0;
     }
 
+    /// The host has gone: nobody is left who could lose patience.
+    pub(super) fn on_left(&mut self, config: &Config) {
+        self.user_timeout.get_or_insert(config.abandoned_timeout);
+    }
+
     /// When the peer was last heard.
     pub(super) fn heard_at(&self) -> Instant {
         self.heard_at
@@ -89,6 +94,11 @@ impl Session {
             watch.owing_since = now;
         }
         if watch.keep_alive.is_none() && watch.user_timeout.is_none() {
+            return;
+        }
+        if self.state == State::TimeWait {
+            // A name at rest is asked nothing.
+            watch.at = Instant::NEVER;
             return;
         }
         watch.ask_at = match watch.keep_alive {
