@@ -152,7 +152,8 @@ impl End {
             live: true,
             initial,
             shift,
-            mss: usize::from(options.mss.unwrap_or(536).max(64)),
+            // RFC 9293 §3.7.1, MUST-15: what is taken of a peer that names nothing.
+            mss: usize::from(options.mss.unwrap_or(if local.is_ipv6() { 1220 } else { 536 }).max(64)),
             window,
             next: 1,
             named: 1,
