@@ -225,6 +225,9 @@ impl Board {
         ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
             ports[port].send(next, pdu, Claim::Granted, cx);
         });
+        while let Some((port, next)) = ip.doubts.pop_front() {
+            ports[port].doubt(next);
+        }
         for (index, port) in ports.iter_mut().enumerate() {
             match port {
                 Port::Atm(atm) => atm.settle(cx),

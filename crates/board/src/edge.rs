@@ -318,6 +318,8 @@ impl Edge {
                     self.completions.push_back(Completion::Urgent { stream, bytes });
                 }
             }
+            // For IP: the wiring has told it.
+            tcp::Indication::Doubtful { .. } => {}
             Finished { session } => {
                 let (stream, state) = self.of_session(session)?;
                 if !state.closed {

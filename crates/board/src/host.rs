@@ -330,6 +330,13 @@ impl Host<'_> {
         Ok(self.board.ip.tcp.set_nagle(session, nagle)?)
     }
 
+    /// The differentiated services codepoint of a stream's packets from now on: six bits, more are left out (RFC 9293
+    /// §3.9.2, RFC 2474 §3).
+    pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), Refused> {
+        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        Ok(self.board.ip.tcp.set_dscp(session, dscp)?)
+    }
+
     /// What TCP knows about a stream, while it lives.
     pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, Refused> {
         let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;

@@ -77,6 +77,13 @@ impl Port {
         }
     }
 
+    /// Packets by way of `next` seem to get nowhere. (A permanent circuit has no other way.)
+    pub(crate) fn doubt(&mut self, next: IpAddr) {
+        if let Port::Packets(PacketPort { link: Some(link), .. }) = self {
+            link.doubt(next);
+        }
+    }
+
     /// A packet leaves for a neighbour.
     pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         match self {

@@ -272,6 +272,31 @@ fn a_neighbour_that_moves_or_goes_is_noticed() {
     }
 }
 
+/// RFC 9293 §3.8.3, R1: three retransmissions in vain, and a neighbour that was heard a moment ago is asked.
+#[test]
+fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
+    for remote in [ip4(1), local6(1).into()] {
+        for doubts in [true, false] {
+            let configs = [0, 1].map(|side| {
+                let mut config = config(side, link(side));
+                config.tcp.doubt_retries = if doubts { 3 } else { 1000 };
+                config
+            });
+            let mut hub = Hub::of(&configs);
+            hub.pass(second(5));
+            hub.boards[1].host().listen(SocketAddr::new(remote, 80)).unwrap();
+            let stream = hub.boards[0].host().open(SocketAddr::new(remote, 80)).unwrap();
+            hub.pass(second(1));
+            hub.unplugged[1] = true;
+            hub.boards[0].host().write(stream, b"in vain").unwrap();
+            // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before it is asked.
+            hub.pass(second(12));
+            let gone = hub.count(0, "ethernet", "neighbours_gone");
+            assert_eq!(gone, u64::from(doubts), "{remote}, doubts {doubts}");
+        }
+    }
+}
+
 #[test]
 fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
     let mut hub = Hub::pair();

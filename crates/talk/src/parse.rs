@@ -349,7 +349,7 @@ fn edits(one: &str, other: &str) -> usize {
 
 // ---- Lines ------------------------------------------------------------------------------------------------------
 
-const EVENTS: [&str; 32] = [
+const EVENTS: [&str; 33] = [
     "->",
     "<-",
     "&",
@@ -364,6 +364,7 @@ const EVENTS: [&str; 32] = [
     "read",
     "urgent",
     "nagle",
+    "dscp",
     "patience",
     "finish",
     "close",
@@ -511,6 +512,7 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
             let expected = || words.mistake_before(&format!("write {}", Nagle::expects()), None);
             Call::Nagle(Nagle::read(&word).ok_or_else(expected)?)
         }
+        "dscp" => Call::Dscp(words.number("a codepoint")?),
         "patience" => {
             let (mut keep_alive, mut user_timeout) = (None, None);
             loop {

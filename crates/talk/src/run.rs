@@ -473,7 +473,7 @@ fn in_words(world: &World, seen: &Seen) -> String {
 }
 
 /// What `info` can ask.
-const INFO_WORDS: [&str; 26] = [
+const INFO_WORDS: [&str; 28] = [
     "state",
     "mss",
     "srtt",
@@ -494,6 +494,8 @@ const INFO_WORDS: [&str; 26] = [
     "repeated",
     "duplicate-sacks",
     "receive-window",
+    "dscp",
+    "heard-tos",
     "receive-buffer",
     "send-buffer",
     "busy",
@@ -535,6 +537,8 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             "repeated" => info.repeated_segments.to_string(),
             "duplicate-sacks" => info.duplicate_sacks.to_string(),
             "receive-window" => info.receive_window_bytes.to_string(),
+            "dscp" => info.dscp.to_string(),
+            "heard-tos" => info.heard_traffic_class.to_string(),
             "receive-buffer" => info.receive_buffer_bytes.to_string(),
             "send-buffer" => info.send_buffer_bytes.to_string(),
             "busy" => length_of(info.busy),

@@ -85,16 +85,28 @@ pub(crate) enum What {
 pub(crate) enum Call {
     Listen(u16),
     Unlisten,
-    Open { from: Option<(u8, u16)> },
-    Write { bytes: Bytes, takes: Option<usize> },
+    Open {
+        from: Option<(u8, u16)>,
+    },
+    Write {
+        bytes: Bytes,
+        takes: Option<usize>,
+    },
     Read(usize),
     Urgent,
     Nagle(Nagle),
-    Patience { keep_alive: Option<Duration>, user_timeout: Option<Duration> },
+    /// The codepoint of the stream's packets.
+    Dscp(u8),
+    Patience {
+        keep_alive: Option<Duration>,
+        user_timeout: Option<Duration>,
+    },
     Finish,
     Close,
     Abort,
-    Ping { bytes: usize },
+    Ping {
+        bytes: usize,
+    },
     Bind(u16),
     Unbind,
     Send(usize),
@@ -405,6 +417,7 @@ impl fmt::Display for Call {
             }
             Call::Read(count) => write!(f, "read {count}"),
             Call::Urgent => f.write_str("urgent"),
+            Call::Dscp(dscp) => write!(f, "dscp {dscp}"),
             Call::Nagle(nagle) => write!(f, "nagle {}", nagle.show()),
             Call::Patience { keep_alive, user_timeout } => {
                 f.write_str("patience")?;

@@ -550,6 +550,7 @@ impl World {
                 }
                 Ok(())
             }
+            Call::Dscp(dscp) => self.board.host().set_dscp(stream()?, *dscp),
             Call::Nagle(nagle) => self.board.host().set_nagle(stream()?, *nagle),
             Call::Urgent => self.board.host().send_urgent(stream()?),
             Call::Patience { keep_alive, user_timeout } => {

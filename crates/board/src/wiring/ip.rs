@@ -14,6 +14,7 @@
 
 use crate::edge::Edge;
 use alloc::collections::VecDeque;
+use core::net::IpAddr;
 use kiban_ground::{Chance, Context, Pdu};
 use kiban_stack::icmp::{self, Icmp, Trouble, TroubleKind};
 use kiban_stack::ip::{Delivery, Hop, Ip, Packet};
@@ -39,6 +40,8 @@ pub(crate) struct IpTower {
     pub(crate) messages: VecDeque<icmp::Message>,
     /// Messages of neighbour discovery that the burst brought, for the port on which they came.
     pub(crate) discoveries: VecDeque<Delivery>,
+    /// First hops that TCP doubts.
+    pub(crate) doubts: VecDeque<(usize, IpAddr)>,
     news: VecDeque<icmp::Indication>,
 }
 
@@ -53,6 +56,7 @@ impl IpTower {
             datagrams: VecDeque::new(),
             messages: VecDeque::new(),
             discoveries: VecDeque::new(),
+            doubts: VecDeque::new(),
             news: VecDeque::new(),
         }
     }
@@ -62,8 +66,9 @@ impl IpTower {
         let Some(delivery) = self.ip.arrive(pdu, cx) else { return self.report(cx) };
         match delivery.protocol {
             protocol::TCP => {
-                let Delivery { source, target, pdu, .. } = delivery;
-                self.tcp.arrive(Segment { source, target, pdu }, lane, cx, &mut self.from_tcp);
+                let Delivery { source, target, pdu, brief, .. } = delivery;
+                let segment = Segment { source, target, traffic_class: brief.traffic_class, pdu };
+                self.tcp.arrive(segment, lane, cx, &mut self.from_tcp);
                 self.tell(edge, cx);
             }
             protocol::UDP => self.on_datagram(delivery, edge, cx),
@@ -143,7 +148,7 @@ impl IpTower {
         let Some(is_ipv4) = head.first().map(|first| first >> 4 == 4) else { return };
         // No such host (RFC 792; RFC 4443 §3.1).
         let kind = TroubleKind::Unreachable { code: if is_ipv4 { 1 } else { 3 } };
-        let nobody = core::net::IpAddr::from([0, 0, 0, 0]);
+        let nobody = IpAddr::from([0, 0, 0, 0]);
         if let Some(trouble) = icmp::read_quoted(head, kind, nobody) {
             self.on_trouble(Trouble { reporter: trouble.source, ..trouble }, edge, cx);
         }
@@ -168,6 +173,10 @@ impl IpTower {
             if let Indication::Opened { session } | Indication::Accepted { session, .. } = indication {
                 self.tell_way(session, cx);
             }
+            if let Indication::Doubtful { source, target } = indication {
+                self.doubts.extend(self.ip.first_hop(source, target));
+                continue;
+            }
             let unwanted = edge.on_tcp(indication, &self.tcp, cx.memory, cx.copies);
             if let Some((session, bytes)) = unwanted {
                 self.tcp.consume(session, bytes, cx, &mut self.from_tcp);
@@ -189,13 +198,15 @@ impl IpTower {
         while let Some(message) = self.messages.pop_front() {
             let protocol = message.protocol();
             let icmp::Message { source, target, pdu } = message;
-            self.ip.send(Packet { source, target, protocol, pdu }, cx, &mut hop);
+            self.ip.send(Packet { source, target, protocol, traffic_class: 0, pdu }, cx, &mut hop);
         }
         while let Some(udp::Datagram { source, target, pdu }) = self.datagrams.pop_front() {
-            self.ip.send(Packet { source, target, protocol: protocol::UDP, pdu }, cx, &mut hop);
+            let packet = Packet { source, target, protocol: protocol::UDP, traffic_class: 0, pdu };
+            self.ip.send(packet, cx, &mut hop);
         }
-        while let Some(Segment { source, target, pdu }) = self.from_tcp.down.pop_front() {
-            self.ip.send(Packet { source, target, protocol: protocol::TCP, pdu }, cx, &mut hop);
+        while let Some(Segment { source, target, traffic_class, pdu }) = self.from_tcp.down.pop_front() {
+            let packet = Packet { source, target, protocol: protocol::TCP, traffic_class, pdu };
+            self.ip.send(packet, cx, &mut hop);
         }
     }
 

@@ -195,6 +195,15 @@ impl Cache {
         known.queue.push_back(pdu);
     }
 
+    /// Whoever sends to `neighbour` hears nothing: the next packet makes it be asked (RFC 1122 §3.3.1.4: negative advice).
+    pub(super) fn doubt(&mut self, neighbour: IpAddr) {
+        if let Some(known) = self.known.get_mut(&neighbour)
+            && known.reach == Reach::Reachable
+        {
+            (known.reach, known.until) = (Reach::Stale, Instant::NEVER);
+        }
+    }
+
     /// Somebody says where `neighbour` is (RFC 4861 §7.2.3, §7.2.5, appendix C; RFC 826).
     pub(super) fn hear(
         &mut self,

@@ -267,6 +267,11 @@ impl Link {
         }
     }
 
+    /// Packets by way of `next` seem to get nowhere.
+    pub fn doubt(&mut self, next: IpAddr) {
+        self.cache.doubt(next);
+    }
+
     /// The MAC of a group or of everybody (RFC 1112 §6.4, RFC 2464 §7).
     #[inline]
     fn group_mac(&self, next: IpAddr) -> Option<Mac> {

@@ -145,6 +145,8 @@ pub struct Packet {
     pub target: IpAddr,
     /// What stands above (see [`kiban_wire::numbers::protocol`]).
     pub protocol: u8,
+    /// DSCP and ECN, as they stand in the header (RFC 2474 §3).
+    pub traffic_class: u8,
     /// Transport header and payload.
     pub pdu: Pdu,
 }
@@ -376,6 +378,12 @@ impl Ip {
     /// The longest packet that the port towards `target` takes, bytes.
     pub fn mtu_for(&self, target: IpAddr) -> Option<usize> {
         self.routes.find(target).map(|route| route.mtu_bytes)
+    }
+
+    /// The port and the neighbour by which packets from `source` to `target` leave.
+    pub fn first_hop(&self, source: IpAddr, target: IpAddr) -> Option<(usize, IpAddr)> {
+        let route = self.routes.find_from(target, source)?;
+        Some((route.port, route.gateway.unwrap_or(target)))
     }
 
     /// The longest packet that the way to `target` takes as far as is known, bytes; zero: there is no way.

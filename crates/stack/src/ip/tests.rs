@@ -89,7 +89,7 @@ fn what_is_sent_arrives_at_the_peer_as_it_was() {
     let mut bench = Bench::new();
     let mut pdu = bench.pdu(b"payload");
     pdu.push_head(4).copy_from_slice(b"head");
-    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, pdu });
+    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
     let [hop] = &hops[..] else { panic!("one packet") };
     assert_eq!((hop.port, hop.next), (3, peer()));
     let bytes: Vec<u8> = hop.pdu.runs().flatten().copied().collect();
@@ -170,9 +170,11 @@ fn there_is_no_way_to_an_unknown_net_nor_for_a_packet_that_is_too_long() {
     let mut bench = Bench::new();
     let pdu = bench.pdu(b"x");
     let target = "192.0.2.1".parse().unwrap();
-    assert!(bench.send(Packet { source: ours(), target, protocol: 6, pdu }).is_empty());
+    assert!(bench.send(Packet { source: ours(), target, protocol: 6, traffic_class: 0, pdu }).is_empty());
     let pdu = bench.pdu(&[0; 1481]);
-    assert!(bench.send(Packet { source: ours(), target: peer(), protocol: 6, pdu }).is_empty());
+    assert!(
+        bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu }).is_empty()
+    );
     assert_eq!((bench.ip.counters().unreachable, bench.ip.counters().too_long), (1, 1));
     assert!(bench.memory.is_home());
 }

@@ -74,7 +74,7 @@ impl Ip {
         cx: &mut Context<'_>,
         hop: &mut F,
     ) {
-        let Packet { protocol, mut pdu, .. } = packet;
+        let Packet { protocol, traffic_class, mut pdu, .. } = packet;
         let Some(route) = self.routes.find_from(packet.target, packet.source) else {
             self.counters.unreachable += 1;
             return;
@@ -103,7 +103,7 @@ impl Ip {
             if dont_fragment { &mut self.identification } else { &mut self.datagram_identification };
         *identification = identification.wrapping_add(1);
         let whole = Header {
-            traffic_class: 0,
+            traffic_class,
             total_bytes: total as u16,
             identification: *identification,
             dont_fragment,

@@ -74,7 +74,7 @@ impl Ip {
         cx: &mut Context<'_>,
         hop: &mut F,
     ) {
-        let Packet { protocol, mut pdu, .. } = packet;
+        let Packet { protocol, traffic_class, mut pdu, .. } = packet;
         let Some(route) = self.routes.find_from(packet.target, packet.source) else {
             self.counters.unreachable += 1;
             return;
@@ -96,7 +96,7 @@ impl Ip {
         }
         let asked = self.hop_limits.get(port).copied().unwrap_or(0);
         let hop_limit = if asked == 0 { self.config.hop_limit } else { asked };
-        let brief = Brief { hop_limit, ..Brief::default() };
+        let brief = Brief { hop_limit, traffic_class, ..Brief::default() };
         if piece <= limit {
             header(protocol, payload, source, target, brief).write(pdu.push_head(HEADER_BYTES));
             self.counters.packets_out += 1;

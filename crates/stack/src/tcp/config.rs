@@ -66,6 +66,10 @@ kiban_ground::settings! {
         segment_bytes_max: u32 = 1460,
         /// Whether what is below cuts segments: the host's slices then end at every `mss`, so that pieces know their sums.
         cut_below: bool = false,
+        /// After so many retransmissions in a row IP is told that the way is in doubt (RFC 9293 §3.8.3: R1, at least 3).
+        doubt_retries: u32 = 3,
+        /// The codepoint of a session's packets, until its host says another (RFC 9293 §3.9.2, RFC 2474 §3).
+        dscp: u8 = 0,
         /// Bytes that a session may hold for sending, acknowledged or not.
         send_buffer_bytes: u32 = 256 << 10,
         /// The receive window, bytes (RFC 7323 §2 scales it).

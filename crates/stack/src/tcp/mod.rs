@@ -177,6 +177,14 @@ pub enum Indication {
         /// Bytes from the next one up to the last urgent one, both counted.
         bytes: u32,
     },
+    /// Bytes were sent so often in vain that the way between the two is in doubt (RFC 9293 §3.8.3, R1): for IP, not for the
+    /// host.
+    Doubtful {
+        /// Our address.
+        source: IpAddr,
+        /// The peer's.
+        target: IpAddr,
+    },
     /// The peer sends no more.
     Finished {
         /// Which session.
@@ -198,6 +206,8 @@ pub struct Segment {
     pub source: IpAddr,
     /// The address it goes to.
     pub target: IpAddr,
+    /// DSCP and ECN of its packet (RFC 2474 §3).
+    pub traffic_class: u8,
     /// Header and payload.
     pub pdu: Pdu,
 }
@@ -239,6 +249,10 @@ pub struct Info {
     pub timestamps: bool,
     /// Whether acknowledgements tell of holes (RFC 2018).
     pub sack: bool,
+    /// The codepoint of what is sent (RFC 2474 §3).
+    pub dscp: u8,
+    /// DSCP and ECN of the packet that came last.
+    pub heard_traffic_class: u8,
     /// The shifts of the peer's windows and of ours (RFC 7323 §2).
     pub window_shifts: (u8, u8),
     /// The last ICMP error that was believed and did not end the session (RFC 5927).
@@ -413,6 +427,12 @@ impl Tcp {
         Ok(())
     }
 
+    /// The codepoint of a session's packets from now on: six bits, more are left out (RFC 9293 §3.9.2, RFC 2474 §3).
+    pub fn set_dscp(&mut self, session: SessionId, dscp: u8) -> Result<(), Refusal> {
+        self.table.get_mut(session).ok_or(Refusal::UnknownSession)?.set_dscp(dscp);
+        Ok(())
+    }
+
     /// Opens a session from `local` (port 0: one is chosen) to `remote`, whose segments leave on `lane`.
     pub fn open(
         &mut self,
@@ -537,7 +557,7 @@ impl Tcp {
 
     /// A segment has arrived on `lane`; answers leave there too.
     pub fn arrive(&mut self, segment: Segment, lane: usize, cx: &mut Context<'_>, out: &mut Outbox) {
-        let Segment { source, target, mut pdu } = segment;
+        let Segment { source, target, traffic_class, mut pdu } = segment;
         self.counters.segments_in += 1;
         // Options may stand in the body; the fixed header says how long the whole is.
         let header_bytes = match pdu.pull_up(kiban_wire::tcp::HEADER_BYTES) {
@@ -590,6 +610,7 @@ impl Tcp {
                 let early = self.counters.out_of_order;
                 self.with(index, cx, out, |session, desk| {
                     session.lane = lane;
+                    session.heard_class = traffic_class;
                     session.on_segment(&header, pdu, desk);
                 });
                 if self.counters.out_of_order > early {

@@ -182,6 +182,9 @@ pub(super) struct Session {
     ack_at: Instant,
     urgent: Option<Box<Urgent>>,
     /// Which short segments wait, where the host has chosen for this session alone.
+    /// DSCP and ECN of what is sent, and of what came last.
+    traffic_class: u8,
+    pub(super) heard_class: u8,
     nagle: Option<Nagle>,
     tuning: Tuning,
     watch: Watch,
@@ -264,6 +267,8 @@ impl Session {
             duplicates: 0,
             ack_at: Instant::NEVER,
             urgent: None,
+            traffic_class: config.dscp << 2,
+            heard_class: 0,
             nagle: None,
             tuning: Tuning::new(config),
             watch: Watch::new(config),
@@ -332,6 +337,11 @@ impl Session {
     #[inline]
     pub(super) fn queued(&self) -> u32 {
         self.queue.bytes()
+    }
+
+    /// The two low bits are ECN's, which is not offered.
+    pub(super) fn set_dscp(&mut self, dscp: u8) {
+        self.traffic_class = dscp << 2;
     }
 
     /// Which short segments wait, whatever the settings say.

@@ -155,5 +155,5 @@ fn send_alone(answer: &Header, (local, remote): (SocketAddr, SocketAddr), mut pd
     let bytes = pdu.push_head(answer.length());
     let length = answer.write(bytes);
     kiban_wire::tcp::fill(bytes, checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, length));
-    out.down.push_back(Segment { source: local.ip(), target: remote.ip(), pdu });
+    out.down.push_back(Segment { source: local.ip(), target: remote.ip(), traffic_class: 0, pdu });
 }

@@ -78,7 +78,7 @@ impl Station {
             length => HEADER_BYTES * (length % 2),
         };
         let Some(pdu) = self.pdu_of(&frame.bytes, head) else { return false };
-        let segment = Segment { source: frame.source, target: frame.target, pdu };
+        let segment = Segment { source: frame.source, target: frame.target, traffic_class: 0, pdu };
         self.with(now, |tcp, cx, out| tcp.arrive(segment, 0, cx, out));
         true
     }
@@ -172,7 +172,7 @@ impl Frame {
 
 /// What a port makes of a segment: one frame, or several when it is marked to be cut.
 pub(crate) fn frames_of(segment: Segment) -> Vec<Frame> {
-    let Segment { source, target, pdu } = segment;
+    let Segment { source, target, pdu, .. } = segment;
     let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();
     let whole = Frame { source, target, bytes };
     assert!(whole.is_intact(), "a station's checksums are right: {:?}", whole.header().0);

@@ -73,7 +73,7 @@ proptest! {
             pdu.push_body(bench.memory.transmit.take().unwrap().append(part).unwrap()).unwrap();
         }
         pdu.push_head(8).copy_from_slice(b"transprt");
-        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, pdu });
+        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu });
         let whole = 8 + length;
         let size = (mtu - 20) & !7;
         prop_assert_eq!(hops.len(), if whole + 20 <= mtu { 1 } else { whole.div_ceil(size) });
@@ -273,7 +273,11 @@ fn without_memory_a_datagram_is_cut_wholly_or_not_at_all() {
         let mut pdu = bench.pdu(&noise(4000));
         pdu.push_head(8).fill(1);
         bench.memory.blocks.refuse(refused);
-        assert!(bench.send(Packet { source: ours(), target: peer(), protocol: 17, pdu }).is_empty());
+        assert!(
+            bench
+                .send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu })
+                .is_empty()
+        );
         assert_eq!((bench.count("starved"), bench.count("packets_out")), (1, 0));
         assert!(bench.memory.is_home());
     }
@@ -353,9 +357,12 @@ fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
     assert_eq!((bench.count("path_mtu_implausible"), bench.count("path_mtu_lowered")), (2, 3));
     // Datagrams are cut for it; segments are not, but a way below the floor leaves DF out.
     let pdu = bench.pdu(&noise(1000));
-    assert_eq!(bench.send(Packet { source: ours(), target: peer(), protocol: 17, pdu }).len(), 2);
+    assert_eq!(
+        bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu }).len(),
+        2
+    );
     let pdu = bench.pdu(&noise(1000));
-    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, pdu });
+    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
     let dont_fragment = |hops: &[Hop]| Header::read_quoted(hops[0].pdu.head()).unwrap().0.dont_fragment;
     assert!(hops.len() == 1 && !dont_fragment(&hops));
     drop(hops);
@@ -363,7 +370,7 @@ fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
     bench.pass(Duration::from_secs(600));
     assert_eq!(bench.ip.path_mtu(peer(), bench.now), 1500);
     let pdu = bench.pdu(&noise(1000));
-    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, pdu });
+    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
     assert!(hops.len() == 1 && dont_fragment(&hops));
 }
 
@@ -373,7 +380,7 @@ fn datagrams_that_may_be_cut_have_names_of_their_own() {
     let mut names = vec![];
     for _ in 0..100 {
         let pdu = bench.pdu(b"x");
-        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, pdu });
+        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu });
         let header = Header::read_quoted(hops[0].pdu.head()).unwrap().0;
         assert!(!header.dont_fragment);
         names.push(header.identification);

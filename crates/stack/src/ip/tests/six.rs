@@ -201,8 +201,13 @@ fn datagrams_are_cut_at_the_source_and_put_together() {
             pdu.push_body(bench.memory.transmit.take().unwrap().append(part).unwrap()).unwrap();
         }
         pdu.push_head(8).copy_from_slice(b"transprt");
-        let packet =
-            Packet { source: OURS.parse().unwrap(), target: PEER.parse().unwrap(), protocol: UDP, pdu };
+        let packet = Packet {
+            source: OURS.parse().unwrap(),
+            target: PEER.parse().unwrap(),
+            protocol: UDP,
+            traffic_class: 0,
+            pdu,
+        };
         let hops = bench.send(packet);
         assert_eq!(hops.len(), if length == 1452 { 1 } else { (length + 8usize).div_ceil(1448) });
         let mut got = None;

@@ -324,7 +324,12 @@ impl Session {
         }
         desk.counters.segments_out += 1;
         self.tally.segments_out += 1;
-        desk.down.push_back(Segment { source: self.local.ip(), target: self.remote.ip(), pdu });
+        desk.down.push_back(Segment {
+            source: self.local.ip(),
+            target: self.remote.ip(),
+            traffic_class: self.traffic_class,
+            pdu,
+        });
     }
 
     /// Where a segment without data stands: behind all that was sent, but never beyond the peer's window, where

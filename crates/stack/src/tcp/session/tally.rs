@@ -106,6 +106,8 @@ impl Session {
             send_buffer_bytes: self.send_most(config),
             timestamps: self.stamps.is_some(),
             sack: self.sack,
+            dscp: self.traffic_class >> 2,
+            heard_traffic_class: self.heard_class,
             window_shifts: (self.send_shift, self.receive_shift),
             trouble: self.trouble,
             segments_in: tally.segments_in,

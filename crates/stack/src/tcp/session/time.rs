@@ -1,8 +1,8 @@
 //! What happens to a session by itself: delayed acknowledgements, retransmission, probes of a closed window, TIME-WAIT.
 
 use super::{Desk, Owed, Session};
-use crate::tcp::Reason;
 use crate::tcp::state::State;
+use crate::tcp::{Indication, Reason};
 use kiban_ground::Instant;
 
 impl Session {
@@ -72,6 +72,10 @@ impl Session {
         if !self.state.is_synchronised() {
             self.next = self.una;
             return;
+        }
+        if self.silence == desk.config.doubt_retries {
+            // RFC 9293 §3.8.3, R1: what is below may know another way, or that there is none.
+            desk.up.push_back(Indication::Doubtful { source: self.local.ip(), target: self.remote.ip() });
         }
         self.on_retransmission_timeout(outstanding);
     }
