@@ -88,18 +88,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     stand.cells(&cells);
     check_cells(&mut stand, features);
     stand.show(features);
-    let streams: Vec<_> = stand
-        .completions
-        .iter()
-        .filter_map(|told| match told {
-            kiban_board::Completion::Accepted { stream, .. } => Some(*stream),
-            _ => None,
-        })
-        .collect();
-    let mut host = stand.board.host();
-    host.unlisten(listener).expect("it listens");
-    streams.into_iter().for_each(|stream| host.abort(stream).expect("a stream stays until it is closed"));
-    stand.drain();
+    stand.give_up(listener);
     // A frame that never ends is given up for want of memory or by its successor: its cells are brought to an end.
     let ends = CIRCUITS.map(|vc| cell(Header::user(vc, true).to_word(Interface::Uni), &[]));
     stand.cells(&ends);

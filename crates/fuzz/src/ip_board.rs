@@ -74,21 +74,8 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         stand.drain();
     }
     stand.show(features);
-    let streams: Vec<_> = stand
-        .completions
-        .iter()
-        .filter_map(|told| match told {
-            kiban_board::Completion::Accepted { stream, .. } => Some(*stream),
-            _ => None,
-        })
-        .collect();
-    let mut host = stand.board.host();
-    host.unlisten(listener).expect("it listens");
-    host.unbind(socket).expect("it is bound");
-    for stream in streams {
-        host.abort(stream).expect("a stream stays until it is closed");
-    }
-    stand.drain();
+    stand.board.host().unbind(socket).expect("it is bound");
+    stand.give_up(listener);
     stand.finish();
 }
 

@@ -129,6 +129,20 @@ impl Stand {
         panic!("the deadline stands still at {:?}", self.deadline);
     }
 
+    /// The host gives up its listener and every stream that came.
+    pub(crate) fn give_up(&mut self, listener: u32) {
+        let accepted = self.completions.iter().filter_map(|told| match told {
+            Completion::Accepted { stream, .. } => Some(*stream),
+            _ => None,
+        });
+        let mut host = self.board.host();
+        host.unlisten(listener).expect("it listens");
+        for stream in accepted {
+            host.abort(stream).expect("a stream stays until it is closed");
+        }
+        self.drain();
+    }
+
     /// Polls until the board is idle.
     pub(crate) fn drain(&mut self) {
         for _ in 0..OUTPUTS_MAX {

@@ -1,27 +1,14 @@
 //! `atm-board` in its short form: virtual figures are exact, so the whole text is kept and compared.
 
+mod common;
+
+use common::check;
 use kiban_lab::reproduce::Verdict;
 use kiban_lab::reproduce::atm_board::{Effort, report};
 use kiban_lab::reproduce::flow::{Interval, measure};
 use kiban_lab::reproduce::mechanisms::{modelled, modelled_table};
 use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism};
-use std::path::Path;
 use std::time::Duration;
-
-/// Compares with what is kept; with `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
-fn check(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
-        std::fs::write(&path, text).expect("the snapshot can be written");
-    }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
-    assert!(
-        kept == text,
-        "{name} has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the \
-         difference"
-    );
-}
 
 #[test]
 fn the_report_is_the_one_that_was_kept_and_misses_nothing() {

@@ -1,27 +1,14 @@
 //! `wide-area-atm`: virtual figures are exact, so the whole text is kept and compared.
 
+mod common;
+
+use common::check;
 use kiban_lab::reproduce::Verdict;
 use kiban_lab::reproduce::wide_area::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
 use kiban_lab::reproduce::wide_area::{Effort, make};
 use kiban_stack::tcp::Config;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Compares with what is kept; with `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
-fn check(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
-        std::fs::write(&path, text).expect("the snapshot can be written");
-    }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
-    assert!(
-        kept == text,
-        "{name} has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the \
-         difference"
-    );
-}
 
 fn mbps(tcp: Config, buffer_bytes: u32, message_bytes: usize) -> f64 {
     let (costs, delay) = (WORKSTATION_1995, SWITCH_DELAY);

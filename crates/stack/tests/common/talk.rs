@@ -154,6 +154,7 @@ impl Talk {
             Indication::Piece { session, slice } => self.on_bytes(session, slice.bytes()),
             Indication::Sent { bytes, .. } => format!("sent {bytes}"),
             Indication::Urgent { bytes, .. } => format!("urgent {bytes}"),
+            Indication::Doubtful { target, .. } => format!("doubtful {target}"),
             Indication::Finished { .. } => "finished".into(),
             Indication::Gone { reason, .. } => format!("gone: {reason:?}"),
         };

@@ -333,7 +333,7 @@ impl World {
                     return Err(format!("{now:?}: more is acknowledged than was written"));
                 }
             }
-            Indication::Urgent { .. } => {}
+            Indication::Urgent { .. } | Indication::Doubtful { .. } => {}
             Indication::Finished { session } => {
                 let number = self.app_of(side, session)?;
                 let app = &mut self.apps[number][side];

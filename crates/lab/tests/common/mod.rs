@@ -1,0 +1,18 @@
+//! Texts that are kept beside the tests.
+
+use std::path::Path;
+
+/// Compares with what is kept; with `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
+pub(crate) fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).expect("the snapshot can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
+    assert!(
+        kept == text,
+        "{name} has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the \
+         difference"
+    );
+}
