@@ -88,7 +88,7 @@ fn a_silent_peer_is_given_up() {
     let mut talk = talk();
     talk.write(&bytes(5000));
     talk.pass(Duration::from_secs(2000));
-    assert_eq!(talk.told(), ["gone: TimedOut"]);
+    assert_eq!(talk.told(), ["doubtful 10.0.0.9", "gone: TimedOut"]);
     // RFC 9293 §3.8.3: not before 100 seconds.
     assert_eq!(talk.said().len(), 5 + 15);
     talk.check_home();
