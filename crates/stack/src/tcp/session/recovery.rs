@@ -244,9 +244,8 @@ impl Session {
             // RFC 8985 §7.2 says twice the mean; while a queue builds up the round trip runs ahead of its mean.
             Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_probe_least,
         };
-        let at = desk.cx.now + wait;
-        // Not later than the timer that would start from nothing.
-        self.tail_at = if self.resend_at < at { Instant::NEVER } else { at };
+        // RFC 8985 §7.2: not later than the timer that would start from nothing. In its place, if it must be.
+        self.tail_at = (desk.cx.now + wait).min(self.resend_at);
     }
 
     /// Stops everything that waits for the peer.

@@ -34,6 +34,8 @@ impl Session {
         if self.tail_at <= now {
             self.tail_at = Instant::NEVER;
             self.tail_due = true;
+            // RFC 8985 §7.3: the probe goes first, and the timer runs anew behind it.
+            self.resend_at = self.resend_at.max(now + self.rtt.timeout(desk.config));
         }
         if self.pace_at <= now {
             self.pace_at = Instant::NEVER;
