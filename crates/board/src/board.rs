@@ -69,7 +69,7 @@ pub struct Board {
     /// The first lane of each port: lanes are numbered through all ports.
     lanes: Vec<usize>,
     rooms: Vec<usize>,
-    now: Instant,
+    pub(crate) now: Instant,
     /// Whether the host has been told of the completions that are there.
     pub(crate) told: bool,
 }

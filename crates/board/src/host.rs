@@ -337,10 +337,11 @@ impl Host<'_> {
         Ok(self.board.ip.tcp.set_dscp(session, dscp)?)
     }
 
-    /// What TCP knows about a stream, while it lives.
+    /// What TCP knows about a stream at the moment of the last input, while it lives.
     pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, Refused> {
         let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
-        self.board.ip.tcp.info(session).ok_or(Refused::NotOpen)
+        let now = self.board.now;
+        self.board.ip.tcp.info(session).map(|info| info.until(now)).ok_or(Refused::NotOpen)
     }
 
     // ---- Datagrams and pings ----------------------------------------------------------------------------------

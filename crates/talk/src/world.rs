@@ -613,7 +613,7 @@ impl World {
     /// What is known about a connection's stream; none when it has gone.
     pub(crate) fn info(&mut self, index: usize) -> Option<kiban_stack::tcp::Info> {
         let stream = self.connections[index].stream?;
-        self.board.host().info(stream).ok()
+        self.board.host().info(stream).ok().map(|info| info.until(self.now))
     }
 
     /// Everybody goes home, and who is never answered again gives up: whether all memory comes home, too.

@@ -277,7 +277,8 @@ pub struct Info {
     pub receive_window_bytes: u32,
     /// What may be held and offered in all, bytes, if memory allows.
     pub receive_buffer_bytes: u32,
-    /// For how long bytes waited for their acknowledgement.
+    spent: session::Spent,
+    /// For how long bytes waited for their acknowledgement, up to the last change: [`Info::until`] counts on.
     pub busy: Duration,
     /// Of this, because the peer's window admitted no more.
     pub window_limited: Duration,

@@ -45,6 +45,7 @@ use kiban_ground::{Alarm, Context, Instant, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
+pub(super) use tally::Spent;
 use tally::Tally;
 use urgent::Urgent;
 use watch::Watch;

@@ -18,6 +18,27 @@ enum Limit {
     Buffer,
 }
 
+/// The time in which bytes waited, by what held them back.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Spent {
+    limit: Limit,
+    since: Instant,
+    /// Behind the path, the window, the buffer.
+    times: [Duration; 3],
+}
+
+impl Spent {
+    #[inline]
+    fn change(&mut self, limit: Limit, now: Instant) {
+        if limit != self.limit {
+            if self.limit != Limit::Idle {
+                self.times[self.limit as usize - 1] += now.since(self.since);
+            }
+            (self.limit, self.since) = (limit, now);
+        }
+    }
+}
+
 /// What is counted of one session.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -32,10 +53,7 @@ pub(super) struct Tally {
     pub(super) again: u32,
     /// Of these the peer told us (RFC 2883).
     pub(super) duplicate_sacks: u32,
-    limit: Limit,
-    since: Instant,
-    /// Time behind the path, the window, the buffer.
-    times: [Duration; 3],
+    pub(super) spent: Spent,
 }
 
 impl Default for Tally {
@@ -49,21 +67,20 @@ impl Default for Tally {
             early: 0,
             again: 0,
             duplicate_sacks: 0,
-            limit: Limit::Idle,
-            since: Instant::ZERO,
-            times: [Duration::ZERO; 3],
+            spent: Spent { limit: Limit::Idle, since: Instant::ZERO, times: [Duration::ZERO; 3] },
         }
     }
 }
 
-impl Tally {
-    fn change(&mut self, limit: Limit, now: Instant) {
-        if limit != self.limit {
-            if self.limit != Limit::Idle {
-                self.times[self.limit as usize - 1] += now.since(self.since);
-            }
-            (self.limit, self.since) = (limit, now);
-        }
+impl Info {
+    /// The same with the time that is still running at `now` counted in: [`Info::busy`] and its two parts.
+    #[must_use]
+    pub fn until(mut self, now: Instant) -> Info {
+        let mut spent = self.spent;
+        spent.change(Limit::Idle, now);
+        let [path, window, buffer] = spent.times;
+        (self.busy, self.window_limited, self.buffer_limited) = (path + window + buffer, window, buffer);
+        self
     }
 }
 
@@ -81,14 +98,13 @@ impl Session {
         } else {
             Limit::Path
         };
-        self.tally.change(limit, now);
+        self.tally.spent.change(limit, now);
     }
 
     /// What a caller may know about a session.
     pub(in crate::tcp) fn info(&self, config: &Config) -> Info {
         let tally = &self.tally;
-        let [path, window, buffer] = tally.times;
-        Info {
+        let info = Info {
             state: self.state,
             local: self.local,
             remote: self.remote,
@@ -120,12 +136,14 @@ impl Session {
             peer_segment_bytes: self.peer_segment,
             receive_window_bytes: self.expected.distance(self.edge),
             receive_buffer_bytes: self.receive_most(config),
-            busy: path + window + buffer,
-            window_limited: window,
-            buffer_limited: buffer,
+            spent: tally.spent,
+            busy: Duration::ZERO,
+            window_limited: Duration::ZERO,
+            buffer_limited: Duration::ZERO,
             data_sent_at: self.sent_at,
             data_received_at: tally.received_at,
             heard_at: self.watch.heard_at(),
-        }
+        };
+        info.until(tally.spent.since)
     }
 }
