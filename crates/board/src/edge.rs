@@ -6,13 +6,15 @@
 //!           that the host leaves lying are moved together, so that crumbs do not hold whole pages.
 //! Numbers   streams carry generations: the number of a closed stream names nothing.
 
-use crate::dense::Loose;
+mod dense;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use dense::Loose;
 use kiban_ground::{Copies, Memory, Page, Pdu, Pool, Slice};
-use kiban_stack::icmp::TroubleKind;
+use kiban_stack::ip::TroubleKind;
 use kiban_stack::tcp::{self, Reason, SessionId, Tcp};
 use kiban_stack::udp::SocketId;
 

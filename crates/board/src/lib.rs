@@ -19,7 +19,6 @@ extern crate alloc;
 mod board;
 mod config;
 mod cut;
-mod dense;
 mod edge;
 mod host;
 mod merge;
@@ -33,6 +32,6 @@ pub use config::{
 };
 pub use edge::{Completion, StreamId};
 pub use host::{Host, Refused};
-pub use kiban_stack::icmp::TroubleKind;
+pub use kiban_stack::ip::TroubleKind;
 pub use kiban_stack::tcp::Reason;
 pub use kiban_stack::udp::SocketId;

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_board::{Board, Completion, Input, Output, Reason, Refused, StreamId};
 use kiban_ground::{Instant, Pdu};
-use kiban_stack::icmp::TroubleKind;
+use kiban_stack::ip::TroubleKind;
 use kiban_stack::udp::SocketId;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Flags;

@@ -13,9 +13,9 @@
 
 mod trouble;
 
-pub use trouble::{TRANSPORT_BYTES, Trouble, TroubleKind, read_quoted};
+pub use trouble::{TRANSPORT_BYTES, Trouble, read_quoted};
 
-use crate::ip::{Complaint, Delivery};
+use crate::ip::{Complaint, Delivery, TroubleKind};
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
 use kiban_ground::{Context, Instant, Pdu, Sum};

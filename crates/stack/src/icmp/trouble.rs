@@ -4,6 +4,7 @@
 //!           about. Nothing of it is believed beyond that: whoever can guess addresses and ports can write it, so TCP
 //!           looks at the sequence number as well (RFC 5927 §4).
 
+use crate::ip::TroubleKind;
 use core::net::{IpAddr, SocketAddr};
 use kiban_wire::numbers::protocol;
 use kiban_wire::{icmp, icmpv6, ipv4, ipv6, ipv6_extension};
@@ -12,33 +13,6 @@ use kiban_wire::{icmp, icmpv6, ipv4, ipv6, ipv6_extension};
 pub const TRANSPORT_BYTES: usize = 8;
 /// Extension headers in a quotation that are passed over.
 const HEADERS_MAX: usize = 8;
-
-/// What is wrong. Codes are those of the family: RFC 792 and RFC 1122 §3.2.2, or RFC 4443 §3.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TroubleKind {
-    /// The packet could not be delivered.
-    Unreachable {
-        /// Why.
-        code: u8,
-    },
-    /// The packet was too long for the way.
-    FragmentationNeeded {
-        /// The longest packet that the way takes, bytes.
-        mtu: u32,
-    },
-    /// It passed too many routers (0) or was not put together in time (1).
-    TimeExceeded {
-        /// Which of the two.
-        code: u8,
-    },
-    /// A header of it is wrong.
-    ParameterProblem {
-        /// What about it.
-        code: u8,
-        /// The byte of the packet.
-        pointer: u32,
-    },
-}
 
 /// What somebody reports about a packet of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,13 +17,14 @@ mod fragment;
 mod path;
 mod reassembly;
 mod route;
+mod trouble;
 mod v4;
 mod v6;
 
 pub use reassembly::ReassemblyConfig;
 pub use route::{Prefix, Route, Routes};
+pub use trouble::TroubleKind;
 
-use crate::icmp::TroubleKind;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -5,8 +5,7 @@
 //! DF        stands on TCP's segments; a datagram goes without, and is cut here when it is longer than the way.
 
 use super::reassembly::{Key, Piece};
-use super::{Brief, Delivery, Hop, Ip, Packet, fragment};
-use crate::icmp::TroubleKind;
+use super::{Brief, Delivery, Hop, Ip, Packet, TroubleKind, fragment};
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_ground::{Context, Pdu};
 use kiban_wire::ipv4::{self, HEADER_BYTES, Header};

@@ -9,8 +9,7 @@
 //! Down      a datagram longer than the way is cut here (§4.5); TCP's segments are not.
 
 use super::reassembly::{Key, Piece};
-use super::{Brief, Delivery, Hop, Ip, Packet, fragment};
-use crate::icmp::TroubleKind;
+use super::{Brief, Delivery, Hop, Ip, Packet, TroubleKind, fragment};
 use core::net::{IpAddr, Ipv6Addr};
 use kiban_ground::{Context, Pdu};
 use kiban_wire::ipv6::{HEADER_BYTES, Header};

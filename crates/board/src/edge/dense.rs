@@ -7,7 +7,7 @@
 //! What      of every stream the slices that fill less of a page than a full segment does, for so much the ledger counts
 //!           on, in order, into pages that streams share. Each is looked at once: a stream remembers how many are dense.
 
-use crate::edge::{Edge, Stream, StreamId};
+use super::{Edge, Stream, StreamId};
 use alloc::vec::Vec;
 use kiban_ground::{Copies, Page, Pool};
 
