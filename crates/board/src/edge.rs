@@ -362,11 +362,11 @@ impl Edge {
         } else {
             state.received.extend(slices);
         }
-        let pages = (state.received.len() - before).max(1);
+        let (pages, is_known) = ((state.received.len() - before).max(1), state.is_loose);
         if was_empty && bytes > 0 {
             self.completions.push_back(Completion::Readable { stream });
         }
-        if bytes < pages * self.loose.full_bytes {
+        if bytes < pages * self.loose.full_bytes && (!is_known || self.loose.is_wanted(pool)) {
             self.on_loose(stream, pool, copies);
         }
         None

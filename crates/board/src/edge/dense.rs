@@ -28,6 +28,12 @@ impl Loose {
         Loose { full_bytes, streams: Vec::new(), page: None }
     }
 
+    /// Whether there is anything to do but to note who has something loose.
+    #[inline]
+    pub(crate) fn is_wanted(&self, pool: &mut Pool) -> bool {
+        self.page.is_some() || is_scarce(pool)
+    }
+
     /// The page that is being filled goes home: there is enough, or nobody is left.
     pub(crate) fn relax(&mut self) {
         self.page = None;

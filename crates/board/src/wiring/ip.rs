@@ -168,14 +168,18 @@ impl IpTower {
     }
 
     /// What TCP says goes to the host's edge; bytes that nobody wants are consumed at once.
+    #[inline]
     pub(crate) fn tell(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
-            if let Indication::Opened { session } | Indication::Accepted { session, .. } = indication {
-                self.tell_way(session, cx);
-            }
-            if let Indication::Doubtful { source, target } = indication {
-                self.doubts.extend(self.ip.first_hop(source, target));
-                continue;
+            match indication {
+                Indication::Opened { session } | Indication::Accepted { session, .. } => {
+                    self.tell_way(session, cx);
+                }
+                Indication::Doubtful { source, target } => {
+                    self.doubts.extend(self.ip.first_hop(source, target));
+                    continue;
+                }
+                _ => {}
             }
             let unwanted = edge.on_tcp(indication, &self.tcp, cx.memory, cx.copies);
             if let Some((session, bytes)) = unwanted {
