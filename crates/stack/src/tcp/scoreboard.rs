@@ -356,7 +356,7 @@ impl Scoreboard {
         self.nameless = self.nameless.min(self.flight);
     }
 
-    /// The timer ran out: nothing that is not sacked is in the network (RFC 6675 §5.1, RFC 8985 §6.3).
+    /// The timer ran out: nothing that is not sacked is in the network (RFC 6298 §5.4, RFC 6675 §5.1).
     pub(super) fn lose_all(&mut self) {
         for index in 0..self.records.len() {
             if !self.records[index].sacked {
