@@ -16,6 +16,10 @@ pub trait Setting: Sized {
     fn show(&self) -> String;
     /// What may be written, for messages.
     fn expects() -> String;
+    /// The words of which one is chosen, where they are few and each has a meaning of its own; else none.
+    fn choices() -> &'static [&'static str] {
+        &[]
+    }
 }
 
 macro_rules! numbers {
@@ -104,6 +108,9 @@ impl<T: Setting> Setting for Option<T> {
     fn expects() -> String {
         format!("{}, or none", T::expects())
     }
+    fn choices() -> &'static [&'static str] {
+        T::choices()
+    }
 }
 
 /// Why a setting was refused. Nothing has changed then.
@@ -189,6 +196,14 @@ macro_rules! settings {
                 Ok(())
             }
 
+            /// The words of which a setting is one; none where it is a number, a time or a switch, or not there at all.
+            pub fn choices(name: &str) -> &'static [&'static str] {
+                match name {
+                    $(stringify!($field) => <$type as $crate::Setting>::choices(),)*
+                    _ => &[],
+                }
+            }
+
             /// Shows every setting: its name, its value, and what it does.
             pub fn each(&self, see: &mut dyn FnMut(&'static str, &str, &'static str)) {
                 $(see(stringify!($field), &$crate::Setting::show(&self.$field), concat!($($doc),*));)*
@@ -216,7 +231,10 @@ macro_rules! choices {
                 match self { $($name::$variant => $word,)* }.into()
             }
             fn expects() -> $crate::SettingWord {
-                [$($word),*].join(" or ")
+                <Self as $crate::Setting>::choices().join(" or ")
+            }
+            fn choices() -> &'static [&'static str] {
+                &[$($word),*]
             }
         }
     };
@@ -290,5 +308,7 @@ mod tests {
         assert_eq!(one.size, 65_536);
         let told = one.set("colour", "blue").unwrap_err().to_string();
         assert_eq!(told, "colour cannot be blue: write red or green");
+        assert_eq!(OneOfEach::choices("colour"), ["red", "green"]);
+        assert!(["switch", "size", "flavour"].iter().all(|name| OneOfEach::choices(name).is_empty()));
     }
 }

@@ -289,14 +289,16 @@ impl<'a> Words<'a> {
             Some((_, Token::Word(word))) => word.clone(),
             _ => String::new(),
         };
-        let close =
-            known.iter().filter(|other| edits(&word, other) <= 2).min_by_key(|other| edits(&word, other));
-        let hint = match close {
-            Some(close) => format!("did you mean `{close}`?"),
-            None => format!("known are {}", known.join(", ")),
-        };
+        let hint = hint(&word, known).unwrap_or_else(|| format!("known are {}", known.join(", ")));
         self.mistake_before(&format!("`{word}` is not {what}"), Some(hint))
     }
+}
+
+/// Asks for the nearest of the known words, if one is near.
+pub(crate) fn hint(word: &str, known: &[&str]) -> Option<String> {
+    let close =
+        known.iter().filter(|other| edits(word, other) <= 2).min_by_key(|other| edits(word, other))?;
+    Some(format!("did you mean `{close}`?"))
 }
 
 fn plain(word: &str) -> Option<i64> {

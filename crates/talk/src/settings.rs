@@ -1,9 +1,24 @@
 //! Settings by name: the board of a talk, before it is built.
 
+use crate::parse::hint;
 use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortConfig};
+use kiban_ground::SettingError;
 use kiban_stack::ip::Prefix;
 use kiban_stack::tcp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a talk may set beside `tcp.`.
+const OTHERS: [&str; 9] = [
+    "ip.mtu",
+    "ip.family",
+    "ip.packets_max",
+    "memory.transmit_bytes",
+    "memory.receive_bytes",
+    "memory.page_bytes",
+    "memory.pdus",
+    "board.seed",
+    "peer.initial",
+];
 
 /// What a talk may set.
 #[derive(Clone, Debug)]
@@ -51,18 +66,22 @@ impl Settings {
             "peer.initial" => self.peer_initial = number()? as u32,
             _ => match name.strip_prefix("tcp.") {
                 Some(name) => {
-                    self.tcp.set(name, value).map_err(|error| error.to_string())?;
+                    self.tcp.set(name, value).map_err(|error| match error {
+                        SettingError::Unknown { .. } => unknown(&format!("tcp.{name}")),
+                        error => error.to_string(),
+                    })?;
                     // Nothing cuts below: a segment is what the wire carries.
                     self.tcp.segment_bytes_max = self.tcp.mss.into();
                 }
-                None => return Err(format!("there is no setting `{name}`")),
+                None => return Err(unknown(name)),
             },
         }
         Ok(())
     }
 
     pub(crate) fn profile(&mut self, name: &str) -> Result<(), String> {
-        self.tcp = tcp::Config::profile(name).ok_or_else(|| format!("there is no profile `{name}`"))?;
+        self.tcp = tcp::Config::profile(name)
+            .ok_or_else(|| format!("there is no profile `{name}`: there are {}", tcp::PROFILES.join(", ")))?;
         self.tcp.segment_bytes_max = self.tcp.mss.into();
         Ok(())
     }
@@ -99,4 +118,14 @@ impl Settings {
             ..BoardConfig::default()
         }
     }
+}
+
+/// There is no setting of that name: the nearest, or where they stand.
+fn unknown(name: &str) -> String {
+    let mut known: Vec<String> = OTHERS.map(String::from).into();
+    tcp::Config::default().each(&mut |name, _, _| known.push(format!("tcp.{name}")));
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let hint = hint(name, &known)
+        .unwrap_or_else(|| format!("there are {}, and those of docs/tcp.md", OTHERS.join(", ")));
+    format!("there is no setting `{name}`: {hint}")
 }

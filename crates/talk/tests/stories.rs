@@ -108,6 +108,22 @@ fn failures_say_what_was_expected_and_what_came() {
     }
 }
 
+/// A setting or a profile that is not there: which are.
+#[test]
+fn names_that_are_not_there_bring_those_that_are() {
+    for (line, message) in [
+        ("profile bsd", "there is no profile `bsd`: there are modern, bsd43, solaris23"),
+        ("set tcp.rtomin 1s", "there is no setting `tcp.rtomin`: did you mean `tcp.rto_min`?"),
+        ("set ip.mtuu 1500", "there is no setting `ip.mtuu`: did you mean `ip.mtu`?"),
+        ("set colour red", "and those of docs/tcp.md"),
+        ("set tcp.nagle of", "nagle cannot be of: write off or on or minshall or limit"),
+    ] {
+        let talk = kiban_talk::Talk::read("t", line, &|_| None).expect("a story");
+        let failure = kiban_talk::run(&talk).failure.unwrap_or_else(|| panic!("{line} was kept"));
+        assert!(failure.message.ends_with(message), "{line}: {}", failure.message);
+    }
+}
+
 /// A trace is a story: it is kept when it is run.
 #[test]
 fn a_trace_can_be_run_again() {

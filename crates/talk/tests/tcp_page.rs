@@ -1,6 +1,6 @@
 //! `docs/tcp.md` says what of TCP's standards is kept. Whatever it names is there, and nothing of RFC 9293 is left out.
 
-use kiban_stack::tcp::Config;
+use kiban_stack::tcp::{Config, PROFILES};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,23 +143,47 @@ fn every_folder_of_stories_is_named() {
     }
 }
 
-/// The table at the end is the code's own; with `KIBAN_KEEP_SNAPSHOTS=1` it is written anew.
+/// The two tables of settings are the code's own; with `KIBAN_KEEP_SNAPSHOTS=1` they are written anew.
 #[test]
 fn the_settings_are_those_of_the_code() {
-    let mut table = String::from("| setting | default | what, and why so |\n|---|---|---|\n");
+    let mut settings = String::from("| setting | default | what, and why so |\n|---|---|---|\n");
     Config::default().each(&mut |name, value, about| {
         let about =
             about.trim().replace("[`", "`").replace("`]", "`").replace("\\[", "[").replace("\\]", "]");
-        table += &format!("| `tcp.{name}` | {value} | {about} |\n");
+        let others: Vec<&str> = Config::choices(name).iter().copied().filter(|word| *word != value).collect();
+        let others = if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
+        settings += &format!("| `tcp.{name}` | {value}{others} | {about} |\n");
     });
-    let page = page();
-    let (rest, end) = page.split_at(page.find("| setting | default").unwrap_or(page.len()));
-    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
-        fs::write(root().join("docs/tcp.md"), format!("{rest}{table}")).expect("docs/tcp.md");
-    } else {
+    // Only where a profile differs from another.
+    let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
+    for profile in PROFILES {
+        let mut at = 0;
+        Config::profile(profile).expect("it has a name").each(&mut |name, value, _| {
+            if rows.len() == at {
+                rows.push((name, Vec::new()));
+            }
+            rows[at].1.push(value.into());
+            at += 1;
+        });
+    }
+    rows.retain(|(_, values)| values.iter().any(|value| *value != values[0]));
+    let mut profiles =
+        format!("| in the profile | {} |\n|---{}|\n", PROFILES.join(" | "), "|---".repeat(PROFILES.len()));
+    for (name, values) in rows {
+        profiles += &format!("| `tcp.{name}` | {} |\n", values.join(" | "));
+    }
+    let mut page = page();
+    for table in [settings, profiles] {
+        let head = table.lines().next().expect("a head");
+        let begin = page.find(head).unwrap_or_else(|| panic!("docs/tcp.md has no table that begins {head}"));
+        let end = page[begin..].find("\n\n").map_or(page.len(), |length| begin + length + 1);
+        if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
+            page.replace_range(begin..end, &table);
+            fs::write(root().join("docs/tcp.md"), &page).expect("docs/tcp.md");
+        }
         assert!(
-            end == table,
-            "docs/tcp.md does not end with the settings as they are: KIBAN_KEEP_SNAPSHOTS=1 writes them:\n\n{table}"
+            page.contains(&table),
+            "docs/tcp.md does not have the settings as they are: KIBAN_KEEP_SNAPSHOTS=1 writes them:\n\n{table}"
         );
     }
 }
