@@ -1,7 +1,8 @@
 //! Running a talk: line by line, and a failure that says what was expected and what came.
 
 use crate::script::{
-    Call, Choice, Content, Line, Number, Opening, Outside, Packet, Segment, Talk, What, When, length_of,
+    Call, Choice, Content, FLAGS, Line, Number, Opening, Outside, Packet, Segment, Talk, What, When,
+    length_of,
 };
 use crate::settings::Settings;
 use crate::side::Connection;
@@ -137,7 +138,9 @@ fn written(world: &World, log: &[Entry]) -> String {
             (_, false) => format!("+{}", length_of(at.since(before))),
         };
         before = *at;
-        let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
+        // What goes on with a burst has the moment and the name of its first line.
+        let goes_on = words.starts_with("& ");
+        let label = if label.is_empty() || goes_on { String::new() } else { format!("{label}: ") };
         text += &format!("{when:<9} {label}{words}\n");
     }
     text
@@ -145,7 +148,7 @@ fn written(world: &World, log: &[Entry]) -> String {
 
 struct Runner {
     settings: Settings,
-    /// Lines that made the settings, for the trace.
+    /// Lines that made the settings and declared connections, for the trace.
     said: Vec<String>,
     world: Option<World>,
     /// The moment of the line before.
@@ -174,6 +177,7 @@ impl Runner {
             }
             What::Connection { port, local, address } => {
                 let label = line.label.clone().ok_or("a connection needs a name: `b: conn port 5001`")?;
+                self.said.push(line.text.trim().to_string());
                 self.world().declare(&label, *address, *port, *local);
                 return Ok(());
             }
@@ -342,7 +346,11 @@ impl Runner {
         match what {
             What::Arrive(burst) => Ok(world.arrive(label, burst)?),
             What::Host { call, refused } => {
+                let at = world.log.len();
                 let outcome = world.call(label, call)?;
+                if let (Err(_), Some(words)) = (&outcome, refused) {
+                    world.log[at].text += &format!(" refused {words}");
+                }
                 match (outcome, refused) {
                     (Ok(()), None) => Ok(()),
                     (Ok(()), Some(_)) => Err("the board did not refuse it".into()),
@@ -432,8 +440,13 @@ impl Runner {
             "opened"
         } else {
             let port = world.connections[index].local_port.unwrap_or(80);
+            let log = world.log.len();
             match world.call(label, &Call::Listen(port))? {
-                Ok(()) | Err(kiban_board::Refused::Tcp(kiban_stack::tcp::Refusal::AddressInUse)) => {}
+                Ok(()) => {}
+                // Another connection's handshake has asked for it already.
+                Err(kiban_board::Refused::Tcp(kiban_stack::tcp::Refusal::AddressInUse)) => {
+                    world.log.truncate(log)
+                }
                 Err(refusal) => return Err(refusal.to_string().into()),
             }
             world.arrive(label, &[Packet::Tcp { segment: syn, times: 1 }])?;
@@ -601,7 +614,8 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     // PSH is asked for where a line says so.
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
-        return Some("the flags differ".into());
+        let [came, wanted] = [came, wanted].map(|segment| flags_in_words(segment.flags.without(mask)));
+        return Some(format!("the flags differ: {came} came, the talk has {wanted}"));
     }
     if wanted.bytes != came.bytes {
         return Some("the length differs".into());
@@ -643,6 +657,13 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
         return Some("the payload is not what the host wrote at that place".into());
     }
     None
+}
+
+/// All flags that are set, ACK too.
+fn flags_in_words(flags: Flags) -> String {
+    let all = FLAGS.into_iter().chain([("ACK", Flags::ACK)]);
+    let words: Vec<&str> = all.filter(|(_, flag)| flags.has(*flag)).map(|(word, _)| word).collect();
+    if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
 /// The IP header: what is said is compared.

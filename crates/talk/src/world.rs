@@ -354,8 +354,12 @@ impl World {
     /// A burst arrives; the board answers when all of it is there.
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
         let mut packets = Vec::new();
+        let first = self.log.len();
         for packet in burst {
             packets.append(&mut self.lay_out(label, packet)?);
+        }
+        for Entry { text, .. } in self.log.iter_mut().skip(first + 1) {
+            *text = text.replacen("<-", "&", 1);
         }
         let mut pdus = VecDeque::new();
         for bytes in packets {

@@ -82,7 +82,12 @@ fn failures_say_what_was_expected_and_what_came() {
         ("+40ms -> ack 1460", 3, "the acknowledgment differs", "40ms -> seq 1 ack 1461 win 65535"),
         ("+40ms -> ack 1461 win 1", 3, "the window differs", "40ms -> seq 1 ack 1461 win 65535"),
         ("+40ms -> seq 2 ack 1461", 3, "the sequence number differs", "40ms -> seq 1 ack 1461 win 65535"),
-        ("+40ms -> FIN ack 1461", 3, "the flags differ", "40ms -> seq 1 ack 1461 win 65535"),
+        (
+            "+40ms -> FIN ack 1461",
+            3,
+            "the flags differ: ACK came, the talk has FIN ACK",
+            "40ms -> seq 1 ack 1461 win 65535",
+        ),
         ("+40ms -> seq 1:2 ack 1461", 3, "the length differs", "40ms -> seq 1 ack 1461 win 65535"),
         ("+40ms -> ack 1461 sack 1:2", 3, "the SACK blocks differ", "40ms -> seq 1 ack 1461 win 65535"),
         ("+40ms b: -> ack 1461", 3, "it belongs to ``", "40ms -> seq 1 ack 1461 win 65535"),
@@ -137,4 +142,24 @@ fn a_trace_can_be_run_again() {
     assert_eq!(again.failure, None, "{}", report.trace);
     assert_eq!(again.trace, report.trace);
     assert_eq!(again.capture, report.capture);
+}
+
+/// So is that of every story.
+#[test]
+fn every_trace_can_be_run_again() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let mut failures = Vec::new();
+    let files = kiban_talk::find(&[folder]).expect("talks");
+    for file in &files {
+        let report = kiban_talk::run(&kiban_talk::load(file).expect("a story"));
+        let again =
+            kiban_talk::Talk::read("trace", &report.trace, &|_| None).map(|talk| kiban_talk::run(&talk));
+        match again {
+            Err(mistake) => failures.push(format!("{}: {mistake}", file.display())),
+            Ok(again) => {
+                failures.extend(again.failure.map(|failure| format!("{}: {failure}", file.display())))
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), files.len(), failures.join("\n\n"));
 }
