@@ -3,14 +3,17 @@
 //! Goal      figures a person can compare at a glance, in any terminal and in a log file.
 //! Shape     columns two blanks apart, words on the left, numbers right-aligned; a rule under the heads; notes
 //!           with numbers below. No colour and no frames: it must survive a copy into a mail.
-//! Width     at most 100 columns: the widest column of words is folded until the table fits.
-//! Limits    numbers are never folded, so a table of numbers alone may be wider. Widths count characters.
+//! Width     at most 100 columns: the widest column of words is folded, between words, until the table fits.
+//! Limits    neither numbers nor words are cut, so a table of numbers or of long words may be wider; only a word that
+//!           would take a third of the width by itself is cut. Widths count characters.
 
 use std::fmt;
 
 const WIDTH_MAX: usize = 100;
-/// A column of words is folded to no less than this.
+/// A column of words is folded to no less than this, nor than its longest word …
 const WORDS_WIDTH_MIN: usize = 12;
+/// … but for words that are longer than this.
+const WORD_WIDTH_MAX: usize = 33;
 const GAP: &str = "  ";
 
 /// A table that grows by rows and shows itself through [`fmt::Display`].
@@ -99,11 +102,18 @@ impl Table {
                 cells.map(|cell| width(cell)).max().unwrap_or(0)
             })
             .collect();
+        let least: Vec<usize> = (0..self.columns.len())
+            .map(|at| {
+                let cells = self.rows.iter().map(|row| &row[at]).chain([&self.columns[at].head]);
+                let longest = cells.flat_map(|cell| cell.split_whitespace()).map(width).max();
+                longest.unwrap_or(0).clamp(WORDS_WIDTH_MIN, WORD_WIDTH_MAX)
+            })
+            .collect();
         let gaps = GAP.len() * widths.len().saturating_sub(1);
         loop {
             let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH_MAX);
             let widest = (0..widths.len())
-                .filter(|&at| self.columns[at].kind == Kind::Words && widths[at] > WORDS_WIDTH_MIN)
+                .filter(|&at| self.columns[at].kind == Kind::Words && widths[at] > least[at])
                 .max_by_key(|&at| widths[at]);
             match widest {
                 Some(at) if excess > 0 => widths[at] -= 1,
@@ -244,6 +254,18 @@ circuit   cells  state
         assert!(text.contains("3.14  short"), "{text}");
         let words: Vec<&str> = text.split_whitespace().filter(|word| *word == "explanation").collect();
         assert_eq!(words.len(), 6, "no word is lost: {text}");
+    }
+
+    #[test]
+    fn a_column_is_not_folded_within_its_words() {
+        let mut table = Table::new("").words("what");
+        for head in ["first", "second", "third", "fourth"] {
+            table = table.numbers(head);
+        }
+        let number = "0".repeat(20);
+        table.row(["acknowledgements that wait", &number, &number, &number, &number]);
+        let text = table.to_string();
+        assert!(text.contains("\nacknowledgements  0") && text.ends_with("\nthat wait\n"), "{text}");
     }
 
     #[test]

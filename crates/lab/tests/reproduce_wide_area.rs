@@ -6,7 +6,7 @@ use common::check;
 use kiban_lab::reproduce::Verdict;
 use kiban_lab::reproduce::wide_area::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
 use kiban_lab::reproduce::wide_area::{Effort, make};
-use kiban_stack::tcp::Config;
+use kiban_stack::tcp::{Config, Offer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -31,6 +31,20 @@ fn the_report_is_the_one_that_was_kept() {
     assert_eq!(missed, ["23 of 24", "4600"]);
     check("wide-area-atm.txt", &made.to_string());
     check("wide-area-atm.csv", &made.csv());
+}
+
+/// Outside of the region today's rules are the slower ones, since writer and reader take turns. Acknowledgements of every
+/// segment that offer the whole window help, and so does a buffer for more than two segments.
+#[test]
+fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
+    let today = Config::modern;
+    for message in [1000, 4000, 6000] {
+        let turns = mbps(today(), 12_000, message);
+        assert!(turns < 40.0, "{message}: {turns}");
+        let eager = Config { ack_segments: 1, offer: Offer::Whole, ..today() };
+        let better = [mbps(eager, 12_000, message), mbps(today(), 36_000, message)];
+        assert!(better[0] > 40.0 && better[1] > 50.0, "{message}: {better:?}");
+    }
 }
 
 /// Each rule that makes the collapse is a setting: turned to what is usual today, it lets the writer go on.

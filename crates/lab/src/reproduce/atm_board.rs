@@ -143,6 +143,7 @@ pub fn report(effort: Effort, progress: &mut dyn FnMut()) -> Report {
     Report {
         paper: "atm-board",
         source: "Maruyama (NTT), an ATM high-speed communication board, 1995",
+        today: "kiban as it is, without a modelled processor",
         rows,
         constants: constants(&BOARD_1995),
         figures: vec![six, seven, today],

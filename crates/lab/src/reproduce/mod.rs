@@ -28,6 +28,8 @@ pub enum Verdict {
     Doubtful,
     /// The source contradicts itself.
     Conflict,
+    /// Nothing was published: what we say ourselves beside it comes out.
+    Ours,
 }
 
 impl Verdict {
@@ -40,6 +42,7 @@ impl Verdict {
             Verdict::Missed => "MISSED",
             Verdict::Doubtful => "doubtful",
             Verdict::Conflict => "conflict",
+            Verdict::Ours => "ours",
         }
     }
 
@@ -112,6 +115,8 @@ pub struct Report {
     pub paper: &'static str,
     /// The paper.
     pub source: &'static str,
+    /// What `today` means: whose rules, on which hosts.
+    pub today: &'static str,
     /// Published values and what came out.
     pub rows: Vec<Row>,
     /// The constants.
@@ -148,8 +153,11 @@ impl std::fmt::Display for Report {
                 format!("{}{mark}", row.verdict.word()),
             ]);
         }
-        rows.remark("here: with the constants below. today: kiban as it is, without a modelled processor.");
+        rows.remark(format!("here: with the constants below. today: {}.", self.today));
         rows.remark("met: no fit has used the value. fitted: a constant was chosen so that it comes out.");
+        if self.rows.iter().any(|row| row.verdict == Verdict::Ours) {
+            rows.remark("ours: nothing was published; what we say comes out.");
+        }
         writeln!(f, "{rows}")?;
         for figure in &self.figures {
             writeln!(f, "{}", figure.table())?;
@@ -160,6 +168,16 @@ impl std::fmt::Display for Report {
         }
         write!(f, "{constants}")
     }
+}
+
+/// By how many percent a value misses a published one.
+fn off(value: f64, published: f64) -> String {
+    format!("{} %", signed((value / published - 1.0) * 100.0))
+}
+
+/// With one digit and its sign; nothing is not less than nothing.
+fn signed(value: f64) -> String {
+    format!("{:+.1}", (value * 10.0).round() / 10.0 + 0.0)
 }
 
 impl Figure {
