@@ -5,18 +5,21 @@ use kiban_talk::Report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Where the stories are, seen from the source tree.
+const STORIES: &str = "talks";
+
 /// Run talks: timelines of a protocol conversation that a board has to keep to.
 ///
 /// A talk says what the peer sends and what the host does, and what the board must send and tell, and when. It is run
 /// in virtual time against a real board, so that it takes no time and always goes the same way. docs/talks.md has the
-/// grammar; the folder talks has the stories.
+/// grammar; the folder talks has the stories. Both are in kiban's source tree; elsewhere name a path.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban talk                                   every story under talks\n  kiban talk talks/nagle                       those of one topic\n  kiban talk talks/sws/probe.talk --trace      the whole conversation, as a talk\n  kiban talk new.talk --pcap /tmp/new.pcap     a capture that Wireshark reads\n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\n\nExit status: 0 when no talk failed, 1 otherwise, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban talk                                   every story under talks\n  kiban talk talks/nagle                       those of one topic\n  kiban talk talks/zero-window/probe.talk --trace\n                                               the whole conversation, as a talk\n  kiban talk new.talk --pcap /tmp/new.pcap     a capture that Wireshark reads\n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\n\nExit status: 0 when no talk failed, 1 otherwise, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Talk {
     /// Files, and folders that are searched for *.talk.
-    #[arg(default_value = "talks")]
+    #[arg(default_value = STORIES)]
     paths: Vec<PathBuf>,
     /// Print the whole conversation of every talk, in the talks' own notation.
     #[arg(long, conflicts_with = "json")]
@@ -24,13 +27,19 @@ pub(crate) struct Talk {
     /// Print one JSON object {"talks": [...]}.
     #[arg(long)]
     json: bool,
-    /// Write what crossed the wire: a file for one talk, for several a folder with a file each.
+    /// Write what crossed the wire: a file for one talk, for several a folder with a file each; written over if it exists.
     #[arg(long, value_name = "PATH")]
     pcap: Option<PathBuf>,
 }
 
 impl Talk {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
+        if self.paths == [Path::new(STORIES)] && !self.paths[0].exists() {
+            return Err(format!(
+                "there is no folder {STORIES} here: the stories are in kiban's source tree; run kiban there, or name files \
+                 or folders with *.talk"
+            ));
+        }
         let files = kiban_talk::find(&self.paths)?;
         if files.is_empty() {
             return Err("there is no talk there: name files, or folders with *.talk".into());
@@ -72,10 +81,13 @@ impl Talk {
             if let (true, Some(report)) = (self.trace, &report) {
                 text += &format!("# {}\n{}\n", file.display(), report.trace);
             }
+            // Beside a trace all else is a comment: what is printed can be read as a talk.
+            let mark = if self.trace { "# " } else { "" };
             if outcome == "skipped" {
-                text += &format!("{} {words}\n", file.display());
+                text += &format!("{mark}{} {words}\n", file.display());
             } else if outcome == "failed" {
-                text += &format!("{words}\n\n");
+                words.lines().for_each(|line| text += &format!("{mark}{line}\n"));
+                text += "\n";
             }
         }
         if self.json {
@@ -93,15 +105,24 @@ impl Talk {
     }
 }
 
-/// One talk's capture goes into the file, or into a folder under its topic and name.
+/// One talk's capture goes into the file, or into a folder under its topic and name. What an earlier run left is written
+/// anew.
 fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result<(), String> {
-    let target = if many {
-        std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let target = if many || path.is_dir() {
+        if path.is_file() {
+            return Err(format!(
+                "{} is a file, and the captures of several talks go into a folder: name a folder, or one talk",
+                path.display()
+            ));
+        }
+        std::fs::create_dir_all(path)
+            .map_err(|error| format!("the folder {} cannot be made: {error}", path.display()))?;
         let topic = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         path.join(format!("{topic}-{name}.pcap"))
     } else {
         path.to_path_buf()
     };
-    std::fs::write(&target, capture).map_err(|error| format!("{}: {error}", target.display()))
+    std::fs::write(&target, capture)
+        .map_err(|error| format!("the capture cannot be written to {}: {error}", target.display()))
 }

@@ -63,3 +63,61 @@ fn json_and_captures_hold_the_conversation() {
     }
     assert_eq!((at, packets), (bytes.len(), 5));
 }
+
+#[test]
+fn a_trace_is_a_talk_though_the_story_failed() {
+    let file = talk("failing.talk", &KEPT.replace("ack 11", "ack 12"));
+    let output = kiban(&["talk", "--trace", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("\n#   the talk says  +40ms -> ack 12\n"), "{text}");
+    // It ends where the story failed, with what came: so it is kept.
+    let output = kiban(&["talk", &talk("again.talk", &text)]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn captures_of_several_talks_do_not_go_into_a_file() {
+    let files = [talk("one.talk", KEPT), talk("two.talk", KEPT)];
+    let there = talk("there.pcap", "not a folder");
+    let output = kiban(&["talk", "--pcap", &there, &files[0], &files[1]]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("there.pcap is a file") && told.contains("name a folder"), "{told}");
+    assert_eq!(std::fs::read_to_string(&there).expect("it is still there"), "not a folder");
+}
+
+#[test]
+fn without_the_source_tree_one_is_told_where_stories_are() {
+    let output = kiban(&["talk"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("source tree") && told.contains("name files"), "{told}");
+}
+
+/// What help texts name in the source tree is there.
+#[test]
+fn paths_in_help_texts_exist() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut named = 0;
+    for verb in [
+        &[][..],
+        &["tour"],
+        &["talk"],
+        &["reproduce"],
+        &["reproduce", "atm-board"],
+        &["reproduce", "wide-area-atm"],
+        &["completions"],
+        &["man"],
+    ] {
+        let output = kiban(&[verb, &["--help"]].concat());
+        let text = String::from_utf8(output.stdout).expect("help is UTF-8");
+        let paths = text.split(|c: char| c.is_whitespace() || "()[],;:".contains(c));
+        for path in paths.filter(|word| ["talks/", "docs/", "crates/"].iter().any(|at| word.starts_with(at)))
+        {
+            assert!(root.join(path.trim_end_matches('.')).exists(), "{verb:?} names {path}");
+            named += 1;
+        }
+    }
+    assert!(named >= 3, "help texts name only {named} paths");
+}
