@@ -151,4 +151,8 @@ fn completions_and_manual_pages_are_made() {
     assert!(kiban(&["man", folder.to_str().unwrap()]).status.success());
     let page = std::fs::read_to_string(folder.join("kiban-tour.1")).unwrap();
     assert!(page.contains("sixty"), "{page}");
+    for section in ["EXAMPLES", "EXIT STATUS", "SEE ALSO"] {
+        assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
+    }
+    assert!(page.contains("\"kiban ") && page.contains("[\\-\\-pcap DIR]"), "{page}");
 }
