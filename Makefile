@@ -3,7 +3,7 @@
 #     make tour TOUR=...      arguments for the tour
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
-#     make fuzz FUZZ=...      which targets (crates/fuzz/corpus); TIME=600 seconds for each
+#     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
 
 CARGO ?= cargo
 TOUR ?=
@@ -31,7 +31,7 @@ bench: ## Measure against targets and other stacks; records go to target/bench
 	@scripts/need cargo gcc
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
 
-fuzz: ## Search for hostile input that breaks a promise; a short search is part of the tests
+fuzz: ## Search for hostile input that breaks a promise; FUZZ=session, TIME=600 (targets: CONTRIBUTING.md)
 	@scripts/need cargo g++
 	@scripts/fuzz $(FUZZ) $(TIME)
 
