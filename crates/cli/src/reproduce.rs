@@ -58,7 +58,8 @@ struct AtmBoard {
     /// Shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
-    /// Compare with and without a mechanism of the paper, modelled and as measured now on this machine, in place of the figures.
+    /// Compare with and without a mechanism of the paper, modelled and as measured now on this machine, in place of the figures;
+    /// there are no points to write then, so it goes with --json and --quick, but neither with --csv nor with --svg.
     #[arg(long, value_name = "MECHANISM", conflicts_with_all = ["csv", "svg"])]
     without: Option<Without>,
     /// Write the figures into this folder, one SVG each.

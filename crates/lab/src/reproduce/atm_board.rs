@@ -9,7 +9,7 @@
 //! Exact     virtual time has no noise: a run is made once, and gives the same figures anywhere.
 
 use super::flow::{Interval, measure};
-use super::{Constant, Curve, Figure, Report, Row, Verdict};
+use super::{Constant, Curve, Figure, Report, Row, Verdict, off, signed};
 use crate::limits;
 use kiban_sim::Plan;
 use kiban_sim::cost::{BOARD_1995, CONSTANTS, CostModel, Origin};
@@ -33,6 +33,7 @@ mod published {
         ("after packet overhead, 8192/8256", 134.581),
     ];
     pub(super) const BEST_MBPS: f64 = 133.4;
+    pub(super) const BEST_PERCENT: f64 = 99.0;
     pub(super) const BEST_TOLERANCE: f64 = 0.005;
     pub(super) const PEAK_16_MBPS: f64 = 131.2;
     /// Window KB, sessions, drop in percent.
@@ -226,7 +227,6 @@ impl Curve {
 fn figure_6(six: &Figure) -> Vec<Row> {
     let [then, today] = &six.curves[..] else { unreachable!("two curves were drawn") };
     let best = then.at(256.0).unwrap_or(0.0);
-    let off = (best / published::BEST_MBPS - 1.0).abs();
     let from_48 = |curve: &Curve| {
         let least =
             curve.points.iter().filter(|(x, _)| *x >= 48.0).filter_map(|(_, y)| *y).fold(f64::MAX, f64::min);
@@ -237,14 +237,23 @@ fn figure_6(six: &Figure) -> Vec<Row> {
     vec![
         Row {
             today: today.at(256.0).map(|mbps| format!("{mbps:.1}")),
-            verdict: Verdict::of(Verdict::Fitted, off <= published::BEST_TOLERANCE),
-            note: Some("the pause of the segmentation chip was fitted to it".to_owned()),
+            verdict: Verdict::of(Verdict::Fitted, is_near(best, published::BEST_MBPS)),
+            note: Some(format!(
+                "{}; the pause of the segmentation chip was fitted to it",
+                off(best, published::BEST_MBPS)
+            )),
             ..row("Fig. 6", "best, window 256 KB, Mbit/s", "133.4", format!("{best:.1}"))
         },
         Row {
             today: Some(format!("{:.1}", best_percent(today))),
-            verdict: Verdict::of(Verdict::Fitted, (best_percent(then) - 99.0).abs() <= 0.5),
-            note: Some("follows from the row above".to_owned()),
+            verdict: Verdict::of(
+                Verdict::Fitted,
+                (best_percent(then) - published::BEST_PERCENT).abs() <= 0.5,
+            ),
+            note: Some(format!(
+                "{} points; follows from the row above",
+                signed(best_percent(then) - published::BEST_PERCENT)
+            )),
             ..row("Fig. 6", "the same, % of the limit", "99", format!("{:.1}", best_percent(then)))
         },
         Row {
@@ -273,6 +282,11 @@ fn figure_6(six: &Figure) -> Vec<Row> {
     ]
 }
 
+/// Whether `mbps` is within the tolerance of a published rate.
+fn is_near(mbps: f64, published: f64) -> bool {
+    (mbps / published - 1.0).abs() <= published::BEST_TOLERANCE
+}
+
 fn best_percent(curve: &Curve) -> f64 {
     curve.peak() / limits::oc3c_mbps(8192, 0) * 100.0
 }
@@ -285,11 +299,11 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
     let peak = curve(seven, 16).peak();
     let mut rows = vec![Row {
         today: Some(format!("{:.1}", curve(today, 16).peak())),
-        verdict: Verdict::of(
-            Verdict::Fitted,
-            (peak / published::PEAK_16_MBPS - 1.0).abs() <= published::BEST_TOLERANCE,
-        ),
-        note: Some("what a PDU and an acknowledgement cost together was fitted to it".to_owned()),
+        verdict: Verdict::of(Verdict::Fitted, is_near(peak, published::PEAK_16_MBPS)),
+        note: Some(format!(
+            "{}; what a PDU and an acknowledgement cost together was fitted to it",
+            off(peak, published::PEAK_16_MBPS)
+        )),
         ..row("Fig. 7", "16 KB: peak, Mbit/s", "131.2", format!("{peak:.1}"))
     }];
     for (window, sessions, drop) in published::DROPS {
@@ -308,7 +322,9 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         rows.push(Row {
             today: curve(today, window).drop_at(sessions as f64).map(|drop| format!("{drop:.1}")),
             verdict: Verdict::of(Verdict::Fitted, near),
-            note: Some(note.to_owned()),
+            note: Some(
+                here.map_or(note.to_owned(), |here| format!("{} points; {note}", signed(here - drop))),
+            ),
             ..row(
                 "Fig. 7",
                 format!("{window} KB: lower than its peak at {sessions} sessions, %"),
@@ -326,7 +342,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         today: Some(format!("{}", last(today))),
         verdict: Verdict::of(Verdict::Fitted, last(seven) == published::SESSIONS_AT_256),
         note: Some(
-            "the 16th session finds no receive clusters and never opens; the size of a cluster and the windows \
+            "the same; the 16th session finds no receive clusters and never opens; the size of a cluster and the windows \
              prepared for a session were fitted to it. Today: the most that were tried"
                 .to_owned(),
         ),

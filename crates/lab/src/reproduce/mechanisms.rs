@@ -71,19 +71,29 @@ pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
 
 /// The modelled comparison for people.
 pub fn modelled_table(rows: &[Modelled]) -> Table {
-    let mut table = Table::new("under the cost model of 1995").words("without");
-    for (window, sessions) in PLACES {
-        table = table
-            .numbers(&format!("{window} KB x {sessions}: Mbit/s"))
-            .numbers("us/PDU sending")
-            .numbers("receiving");
-    }
-    for row in rows {
-        let points = row.points.iter().flat_map(|point| {
-            let [sending, receiving] = point.cpu_us_per_pdu;
-            [format!("{:.1}", point.mbps), format!("{sending:.0}"), format!("{receiving:.0}")]
-        });
-        table.row(std::iter::once(row.without.unwrap_or("(nothing)").to_owned()).chain(points));
+    let mut table = Table::new("under the cost model of 1995: what is lost without a mechanism")
+        .words("window x sessions")
+        .words("without")
+        .numbers("Mbit/s")
+        .numbers("% lost")
+        .numbers("us/PDU sending")
+        .numbers("receiving");
+    // The board of the paper comes first.
+    let Some(whole) = rows.first() else { return table };
+    for (place, whole) in whole.points.iter().enumerate() {
+        for row in rows {
+            let Point { window_kib, sessions, mbps, cpu_us_per_pdu: [sending, receiving] } =
+                row.points[place];
+            let lost = row.without.map(|_| format!("{:.1}", (1.0 - mbps / whole.mbps) * 100.0));
+            table.row([
+                format!("{window_kib} KB x {sessions}"),
+                row.without.unwrap_or("(nothing)").to_owned(),
+                format!("{mbps:.1}"),
+                lost.unwrap_or_default(),
+                format!("{sending:.0}"),
+                format!("{receiving:.0}"),
+            ]);
+        }
     }
     table
 }
