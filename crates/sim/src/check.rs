@@ -1,7 +1,8 @@
 //! Checkers: what must hold when a run is over. They stand apart from the code that they judge, and look at it only
 //! from outside.
 
-use crate::world::{BoardNumber, World};
+use crate::plug::BoardNumber;
+use crate::world::World;
 use kiban_ground::Instant;
 use std::time::Duration;
 

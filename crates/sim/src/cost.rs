@@ -19,8 +19,8 @@ use std::time::Duration;
 pub const PAYLOAD_BYTES: u32 = 8192;
 /// Cells of such a segment with all its headers (paper \[1\], table 2).
 const PAYLOAD_CELLS: u64 = 172;
-/// A frame of at most so many cells carries headers alone.
-const SHORT_CELLS: usize = 3;
+/// A frame of at most so many bytes, three cells, carries headers alone.
+const SHORT_BYTES: usize = 3 * 48;
 /// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
 const UNSCALED_WINDOW_BYTES: u32 = 0xffff / PAYLOAD_BYTES * PAYLOAD_BYTES;
 
@@ -191,11 +191,10 @@ pub const BOARD_1995: CostModel = CostModel {
 };
 
 impl Costs {
-    /// What a frame of so many cells costs that has arrived, with `sessions` to search.
-    pub fn of_arrival(&self, model: &CostModel, cells: usize, sessions: usize) -> Duration {
+    /// What a frame or packet of so many bytes costs that has arrived, with `sessions` to search. A frame has those of its cells.
+    pub fn of_arrival(&self, model: &CostModel, bytes: usize, sessions: usize) -> Duration {
         let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
-        let handling =
-            if cells > SHORT_CELLS { self.of_payload(model, cells * 48) } else { self.acknowledgment };
+        let handling = if bytes > SHORT_BYTES { self.of_payload(model, bytes) } else { self.acknowledgment };
         // Without deferral it interrupts: out of the task that sends, and back.
         let interruption =
             if model.mechanisms.deferral { Duration::ZERO } else { self.interrupt + 2 * self.switch };

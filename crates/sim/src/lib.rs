@@ -1,23 +1,27 @@
 //! Virtual time: the boards that we ship, in a world that we make up.
 //!
-//! A [`World`] joins boards and ATM switches by lines. Nothing here reads a clock or draws chance of its own: the same
+//! A [`World`] joins boards and ATM switches by lines of cells, and boards by cables of packets. Nothing here reads a clock or draws chance of its own: the same
 //! configuration and seed give the same run, byte for byte. What the world does to traffic is in [`Harm`]; what must
 //! hold afterwards is checked by [`check`], apart from the code that it judges.
 #![forbid(unsafe_code)]
 
+mod cable;
 pub mod check;
 pub mod cost;
 mod harm;
 mod line;
 mod pair;
+mod plug;
 mod processor;
 pub mod program;
 mod tap;
 mod world;
 
+pub use cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
 pub use harm::{Harm, HarmCounters};
-pub use line::Line;
+pub use line::{Line, delay_of};
 pub use pair::{Pair, Plan};
+pub use plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber};
 pub use program::Program;
 pub use tap::{Sink, Tap};
-pub use world::{BoardNumber, Cost, LineNumber, Plug, SwitchNumber, World};
+pub use world::{Cost, World};

@@ -8,11 +8,17 @@ use crate::harm::{Harm, HarmCounters, Harmful};
 use crate::tap::Tap;
 use kiban_ground::{Chance, Instant};
 use kiban_stack::atm::TimedCell;
+use kiban_wire::capture;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Light in fibre travels so far in a second, metres (paper \[2\]).
 pub(crate) const METRES_PER_SECOND: f64 = 2.1e8;
+
+/// How long light is under way in so many metres of fibre.
+pub fn delay_of(metres: f64) -> Duration {
+    Duration::from_nanos((metres / METRES_PER_SECOND * 1e9).round() as u64)
+}
 
 /// A line of some length, and what it does to cells.
 #[derive(Debug)]
@@ -29,7 +35,7 @@ pub struct Line {
 impl Line {
     pub(crate) fn new(metres: f64, harm: Harm, chance: Chance) -> Line {
         Line {
-            delay: Duration::from_nanos((metres / METRES_PER_SECOND * 1e9).round() as u64),
+            delay: delay_of(metres),
             under_way: VecDeque::new(),
             ends: VecDeque::new(),
             harm: Harmful::new(harm, chance),
@@ -40,7 +46,11 @@ impl Line {
     }
 
     /// Puts a tap on the line: it sees what arrives.
-    pub fn set_tap(&mut self, tap: Tap) {
+    ///
+    /// # Panics
+    /// When the tap has begun on a cable.
+    pub fn set_tap(&mut self, mut tap: Tap) {
+        tap.begin(capture::LINK_TYPE_ERF);
         self.tap = Some(tap);
     }
 

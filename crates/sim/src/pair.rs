@@ -7,7 +7,8 @@
 
 use crate::cost::CostModel;
 use crate::harm::Harm;
-use crate::world::{BoardNumber, LineNumber, Plug, SwitchNumber, World};
+use crate::plug::{BoardNumber, LineNumber, Plug, SwitchNumber};
+use crate::world::World;
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
 use kiban_stack::atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
 use kiban_stack::tcp;
@@ -103,7 +104,8 @@ impl Pair {
         }
         let switch = world.add_switch(switch);
         let lines = [0, 1].map(|side| {
-            world.join(Plug::Board(boards[side], 0), Plug::Switch(switch, side), plan.metres, plan.harm)
+            let ends = (Plug::Board(boards[side], 0), Plug::Switch(switch, side));
+            world.join(ends.0, ends.1, plan.metres, plan.harm).expect("both are new")
         });
         Pair { world, boards, switch, sending: lines.map(|line| line.0), receiving: lines.map(|line| line.1) }
     }

@@ -9,9 +9,11 @@
 //!           so few frames that this is at most two PDUs ahead.
 
 use crate::cost::CostModel;
-use kiban_board::Board;
-use kiban_ground::Instant;
+use kiban_board::{Board, Input};
+use kiban_ground::{Instant, Pdu};
 use kiban_stack::atm::TimedCell;
+use kiban_wire::atm::CELL_PAYLOAD_BYTES;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Where the processor stands.
@@ -57,9 +59,12 @@ pub(crate) struct Processor {
     pub(crate) due: Instant,
     /// Cells that have arrived, by port.
     inbox: Vec<Vec<TimedCell>>,
-    /// The batch in work, and its port.
-    pub(crate) batch: Vec<TimedCell>,
-    pub(crate) port: usize,
+    /// Packets that have arrived, by port: they are in the board's memory already.
+    packets_inbox: Vec<VecDeque<Pdu>>,
+    /// The batch in work, of cells or of packets, and its port.
+    batch: Vec<TimedCell>,
+    packets: VecDeque<Pdu>,
+    port: usize,
     done: Done,
     busy: Duration,
 }
@@ -73,7 +78,9 @@ impl Processor {
             free_at: Instant::ZERO,
             due: Instant::NEVER,
             inbox: Vec::new(),
+            packets_inbox: Vec::new(),
             batch: Vec::new(),
+            packets: VecDeque::new(),
             port: 0,
             done: Done::default(),
             busy: Duration::ZERO,
@@ -93,6 +100,22 @@ impl Processor {
         self.inbox[port].extend_from_slice(cells);
     }
 
+    /// Packets have arrived at a port.
+    pub(crate) fn hear_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
+        if self.packets_inbox.len() <= port {
+            self.packets_inbox.resize_with(port + 1, VecDeque::new);
+        }
+        self.packets_inbox[port].append(packets);
+    }
+
+    /// The batch that has been paid for.
+    pub(crate) fn heard(&mut self) -> Input<'_> {
+        match self.packets.is_empty() {
+            true => Input::Cells { port: self.port, cells: &self.batch },
+            false => Input::Packets { port: self.port, packets: &mut self.packets },
+        }
+    }
+
     /// Takes what has come as the batch and begins to pay for it. Whether there was any.
     pub(crate) fn take(&mut self, board: &Board, now: Instant) -> bool {
         for (port, cells) in self.inbox.iter_mut().enumerate() {
@@ -105,7 +128,23 @@ impl Processor {
             let frames = self.batch.chunk_by(|cell, _| !cell.is_end());
             let costs = &self.model.costs;
             let sessions = board.sessions();
-            let cost = frames.map(|frame| costs.of_arrival(&self.model, frame.len(), sessions)).sum();
+            let cost = frames
+                .map(|frame| costs.of_arrival(&self.model, frame.len() * CELL_PAYLOAD_BYTES, sessions))
+                .sum();
+            self.pay(cost, now);
+            self.stage = Stage::Heard;
+            return true;
+        }
+        for (port, packets) in self.packets_inbox.iter_mut().enumerate() {
+            let count = if self.model.mechanisms.deferral { packets.len() } else { packets.len().min(1) };
+            if count == 0 {
+                continue;
+            }
+            self.packets.extend(packets.drain(..count));
+            self.port = port;
+            let (costs, sessions) = (&self.model.costs, board.sessions());
+            let cost =
+                self.packets.iter().map(|pdu| costs.of_arrival(&self.model, pdu.len(), sessions)).sum();
             self.pay(cost, now);
             self.stage = Stage::Heard;
             return true;

@@ -4,8 +4,9 @@
 
 use kiban_board::{Completion, Host, StreamId};
 use kiban_ground::Instant;
+use kiban_stack::tcp;
 use std::any::Any;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 /// An application on a board.
 pub trait Program: Any {
@@ -42,6 +43,7 @@ struct Outgoing {
     sent: u64,
     /// Bytes that were read from the source and not taken yet.
     kept: Vec<u8>,
+    info: Option<tcp::Info>,
     ended: bool,
 }
 
@@ -57,6 +59,7 @@ impl Sender {
                 length,
                 sent: 0,
                 kept: Vec::new(),
+                info: None,
                 ended: false,
             })
             .collect();
@@ -66,6 +69,11 @@ impl Sender {
     /// From where each stream was sent, in the order in which they were given.
     pub fn locals(&self) -> Vec<Option<SocketAddr>> {
         self.jobs.iter().map(|job| job.local).collect()
+    }
+
+    /// What TCP knew of each stream when its peer, too, had sent everything.
+    pub fn infos(&self) -> Vec<Option<tcp::Info>> {
+        self.jobs.iter().map(|job| job.info).collect()
     }
 
     fn pump(&mut self, index: usize, host: &mut Host<'_>) {
@@ -117,6 +125,11 @@ impl Program for Sender {
             Completion::Opened { stream } | Completion::Writable { stream } => {
                 if let Some(index) = find(&self.jobs, stream) {
                     self.pump(index, host);
+                }
+            }
+            Completion::PeerFinished { stream } => {
+                if let Some(index) = find(&self.jobs, stream) {
+                    self.jobs[index].info = host.info(stream).ok();
                 }
             }
             Completion::Ended { stream, .. } => {
@@ -176,7 +189,7 @@ pub struct Received {
 }
 
 impl Receiver {
-    /// Listens on `port` for `expected` streams; `make(n)` gives the sink of the n-th accepted one.
+    /// Listens on `port`, of every address of either family, for `expected` streams; `make(n)` gives the sink of the n-th accepted one.
     pub fn new(port: u16, expected: usize, make: Box<dyn FnMut(usize) -> Sink>) -> Receiver {
         Receiver {
             port,
@@ -214,8 +227,8 @@ impl Receiver {
 
 impl Program for Receiver {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
-        let any = SocketAddr::from(([0, 0, 0, 0], self.port));
-        match host.listen(any) {
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port));
+        match host.listen_with(any, false) {
             Ok(listener) => self.listener = Some(listener),
             Err(_) => self.refused += 1,
         }

@@ -1,53 +1,35 @@
-//! The world: boards and switches joined by lines, in virtual time.
+//! The world: boards and switches joined by lines and cables, in virtual time.
 //!
 //! Goal      the code that we ship, at a moment that we choose, exact to the cell and many times faster than the line.
-//! Events    few: a frame ends at somebody's door, a board's deadline, room in a port. They stand in a heap by
+//! Events    few: a frame ends or a packet arrives at somebody's door, a board's deadline, room in a port. They stand in a heap by
 //!           (moment, number), so that a run repeats itself.
 //! Pull      nothing moves by itself. At an event, whoever is concerned pulls its lines up to the moment of the event:
 //!           a line pulls its sender, a switch pulls the lines into it, each up to the moment that can still matter to
 //!           it. A switch takes the time through its fabric off, so that every pull reaches further back and
 //!           ends at boards, which have acted already. Switches that feed each other are pulled in strides no longer
 //!           than the way to each other and back; time in which no cell is under way is skipped.
+//! Packets   are pushed: what a board sends goes onto its cable at once (`cable.rs`), and is an event where it arrives.
 //! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier than told. An event
 //!           that comes too early finds nothing and asks again.
 //! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
 //! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that one gets to it.
 
+use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
 use crate::harm::Harm;
 use crate::line::Line;
+use crate::plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber};
 use crate::processor::{Processor, Stage};
 use crate::program::Program;
 use kiban_board::{Board, BoardConfig, Input, Output};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Chance, Instant, Pdu};
 use kiban_stack::atm::{Switch, TimedCell};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 /// Polls of one board at one moment before the world calls it a livelock.
 const POLLS_MAX: usize = 1_000_000;
-
-/// A board of a world.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BoardNumber(usize);
-
-/// A switch of a world.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SwitchNumber(usize);
-
-/// One direction of a line of a world.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LineNumber(usize);
-
-/// Where a line ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plug {
-    /// A port of a board.
-    Board(BoardNumber, usize),
-    /// A port of a switch.
-    Switch(SwitchNumber, usize),
-}
 
 /// Processor time by who used it, in ticks of the lent source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,8 +48,25 @@ struct Way {
     expected: Instant,
 }
 
+struct PacketWay {
+    to: BoardNumber,
+    port: usize,
+    cable: Cable,
+    /// When the event for its next arrival is due, if one stands in the heap.
+    expected: Instant,
+}
+
+struct Place {
+    kind: PortKind,
+    /// The cable out of a packet port.
+    cable: Option<usize>,
+}
+
 struct Site {
     board: Board,
+    places: Vec<Place>,
+    /// Packets that left through a port that nothing is joined to.
+    packets_nowhere: u64,
     programs: Vec<Box<dyn Program>>,
     /// Programs that have not been started: the last so many.
     fresh: usize,
@@ -93,23 +92,27 @@ struct Crossing {
 enum Event {
     /// A frame may have ended at the far end of a line.
     End(usize),
+    /// A packet may have arrived at the far end of a cable.
+    Arrival(usize),
     /// A board's deadline, or room in one of its ports.
     Wake(usize),
 }
 
-/// Boards, switches, lines, and the time.
+/// Boards, switches, lines, cables, and the time.
 pub struct World {
     now: Instant,
     chance: Chance,
     sites: Vec<Site>,
     crossings: Vec<Crossing>,
     ways: Vec<Way>,
+    packet_ways: Vec<PacketWay>,
     heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     number: u64,
     ticks: Option<fn() -> u64>,
     cost: Cost,
     events: u64,
     cells: Vec<TimedCell>,
+    packets: VecDeque<Pdu>,
 }
 
 impl World {
@@ -121,12 +124,14 @@ impl World {
             sites: Vec::new(),
             crossings: Vec::new(),
             ways: Vec::new(),
+            packet_ways: Vec::new(),
             heap: BinaryHeap::new(),
             number: 0,
             ticks: None,
             cost: Cost::default(),
             events: 0,
             cells: Vec::new(),
+            packets: VecDeque::new(),
         }
     }
 
@@ -137,9 +142,11 @@ impl World {
 
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
-        let board = Board::new(config);
+        let place = |port| Place { kind: PortKind::of(port), cable: None };
         self.sites.push(Site {
-            board,
+            board: Board::new(config),
+            places: config.ports.iter().map(place).collect(),
+            packets_nowhere: 0,
             programs: Vec::new(),
             fresh: 0,
             wake_at: Instant::NEVER,
@@ -162,11 +169,90 @@ impl World {
         SwitchNumber(self.crossings.len() - 1)
     }
 
-    /// Joins two plugs by a line of some length, both directions alike.
-    pub fn join(&mut self, one: Plug, other: Plug, metres: f64, harm: Harm) -> (LineNumber, LineNumber) {
-        let there = self.lay(one, other, metres, harm);
-        let back = self.lay(other, one, metres, harm);
-        (there, back)
+    /// Joins two plugs for cells by a line of some length, both directions alike. A line has the rate of the port that sends.
+    ///
+    /// # Errors
+    /// When the plugs do not fit, or are not for cells.
+    pub fn join(
+        &mut self,
+        one: Plug,
+        other: Plug,
+        metres: f64,
+        harm: Harm,
+    ) -> Result<(LineNumber, LineNumber), Misfit> {
+        match self.kind_of_both(one, other)? {
+            PortKind::Cells => {
+                let there = self.lay(one, other, metres, harm);
+                Ok((there, self.lay(other, one, metres, harm)))
+            }
+            kind => Err(Misfit::NotCells(one, kind)),
+        }
+    }
+
+    /// Joins two packet ports by a cable, both directions alike at first ([`Cable::set_config`]).
+    ///
+    /// # Errors
+    /// When the plugs do not fit, or are for cells.
+    pub fn join_packets(
+        &mut self,
+        one: Plug,
+        other: Plug,
+        config: &CableConfig,
+    ) -> Result<(CableNumber, CableNumber), Misfit> {
+        match (self.kind_of_both(one, other)?, one, other) {
+            (PortKind::Packets | PortKind::Frames, Plug::Board(one, near), Plug::Board(other, far)) => {
+                let there = self.lay_cable((one, near), (other, far), config);
+                let back = self.lay_cable((other, far), (one, near), config);
+                // The link is up: it looks for its addresses and announces itself.
+                for BoardNumber(site) in [one, other] {
+                    if let Some(processor) = &mut self.sites[site].processor {
+                        processor.due = self.now;
+                    }
+                    self.wake(site, self.now);
+                }
+                Ok((there, back))
+            }
+            _ => Err(Misfit::NotPackets(one)),
+        }
+    }
+
+    /// What both plugs are for, if they are free and fit.
+    fn kind_of_both(&self, one: Plug, other: Plug) -> Result<PortKind, Misfit> {
+        let kinds = (self.kind_of(one)?, self.kind_of(other)?);
+        match kinds.0 == kinds.1 {
+            true if one == other => Err(Misfit::Taken(other)),
+            true => Ok(kinds.0),
+            false => Err(Misfit::Differ(one, kinds.0, other, kinds.1)),
+        }
+    }
+
+    /// What a plug is for, if it is free.
+    fn kind_of(&self, plug: Plug) -> Result<PortKind, Misfit> {
+        let (kind, has_cable) = match plug {
+            Plug::Switch(..) => (PortKind::Cells, false),
+            Plug::Board(board, port) => {
+                let place = self.sites[board.0].places.get(port).ok_or(Misfit::NoSuchPort(plug))?;
+                (place.kind, place.cable.is_some())
+            }
+        };
+        let is_taken = has_cable || self.ways.iter().any(|way| way.from == plug);
+        if is_taken { Err(Misfit::Taken(plug)) } else { Ok(kind) }
+    }
+
+    fn lay_cable(
+        &mut self,
+        from: (BoardNumber, usize),
+        to: (BoardNumber, usize),
+        config: &CableConfig,
+    ) -> CableNumber {
+        let number = self.packet_ways.len();
+        let place = &mut self.sites[from.0.0].places[from.1];
+        // Names of chance beyond those of lines.
+        let chance = self.chance.fork((1 << 32) + number as u64);
+        let cable = Cable::new(*config, place.kind.link_type(), chance);
+        place.cable = Some(number);
+        self.packet_ways.push(PacketWay { to: to.0, port: to.1, cable, expected: Instant::NEVER });
+        CableNumber(number)
     }
 
     fn lay(&mut self, from: Plug, to: Plug, metres: f64, harm: Harm) -> LineNumber {
@@ -200,7 +286,11 @@ impl World {
 
     /// Gives a board a modelled processor. `mss` is the payload of its segments, bytes.
     pub fn set_processor(&mut self, board: BoardNumber, model: CostModel, mss: u16) {
-        self.sites[board.0].processor = Some(Box::new(Processor::new(model, mss)));
+        let site = &mut self.sites[board.0];
+        let mut processor = Processor::new(model, mss);
+        // What the board is woken for is the processor's to see to.
+        processor.due = site.wake_at;
+        site.processor = Some(Box::new(processor));
     }
 
     /// How long a board's modelled processor has worked; zero where it has none.
@@ -211,6 +301,11 @@ impl World {
     /// Takes a board's programs away, to ask them.
     pub fn take_programs(&mut self, board: BoardNumber) -> Vec<Box<dyn Program>> {
         std::mem::take(&mut self.sites[board.0].programs)
+    }
+
+    /// The first of a board's programs that is a `P`, to ask it meanwhile or at the end.
+    pub fn program<P: Program>(&self, board: BoardNumber) -> Option<&P> {
+        self.sites[board.0].programs.iter().find_map(|program| program.as_any().downcast_ref())
     }
 
     /// The time.
@@ -236,6 +331,16 @@ impl World {
     /// A line.
     pub fn line(&mut self, line: LineNumber) -> &mut Line {
         &mut self.ways[line.0].line
+    }
+
+    /// One direction of a cable.
+    pub fn cable(&mut self, cable: CableNumber) -> &mut Cable {
+        &mut self.packet_ways[cable.0].cable
+    }
+
+    /// Packets that a board sent through ports that nothing is joined to. They are lost.
+    pub fn packets_nowhere(&self, board: BoardNumber) -> u64 {
+        self.sites[board.0].packets_nowhere
     }
 
     /// Processor time used so far.
@@ -285,11 +390,12 @@ impl World {
         self.events += 1;
         match event {
             Event::End(line) => self.on_end(line),
+            Event::Arrival(cable) => self.on_arrival(cable),
             Event::Wake(site) if self.sites[site].wake_at == moment => {
                 self.sites[site].wake_at = Instant::NEVER;
                 match &mut self.sites[site].processor {
                     Some(_) => self.attend(site),
-                    None => self.work(site, None),
+                    None => self.work(site, Input::Timeout),
                 }
             }
             Event::Wake(_) => {}
@@ -327,7 +433,7 @@ impl World {
                             processor.hear(port, &cells);
                             self.attend(board.0);
                         }
-                        None => self.work(board.0, Some((port, &cells))),
+                        None => self.work(board.0, Input::Cells { port, cells: &cells }),
                     }
                     cells.clear();
                     self.cells = cells;
@@ -335,6 +441,29 @@ impl World {
             }
         }
         self.expect(number);
+    }
+
+    /// A packet may have arrived at the far end of a cable.
+    fn on_arrival(&mut self, number: usize) {
+        let PacketWay { to, port, cable, expected } = &mut self.packet_ways[number];
+        if *expected != self.now {
+            return;
+        }
+        *expected = Instant::NEVER;
+        let (site, port) = (to.0, *port);
+        let mut packets = std::mem::take(&mut self.packets);
+        cable.arrive(self.now, self.sites[site].board.memory_mut(), &mut packets);
+        if !packets.is_empty() {
+            match &mut self.sites[site].processor {
+                Some(processor) => {
+                    processor.hear_packets(port, &mut packets);
+                    self.attend(site);
+                }
+                None => self.work(site, Input::Packets { port, packets: &mut packets }),
+            }
+        }
+        self.packets = packets;
+        self.expect_arrival(number);
     }
 
     /// Everything that arrives at the far end of a line by `until` is on the line.
@@ -441,6 +570,16 @@ impl World {
         }
     }
 
+    /// Sees to it that the next arrival on a cable is an event.
+    fn expect_arrival(&mut self, number: usize) {
+        let way = &mut self.packet_ways[number];
+        let next = way.cable.next_arrival();
+        if next < way.expected {
+            way.expected = next;
+            self.push(next, Event::Arrival(number));
+        }
+    }
+
     fn wake(&mut self, site: usize, moment: Instant) {
         let moment = moment.max(self.now);
         if moment < self.sites[site].wake_at {
@@ -449,14 +588,10 @@ impl World {
         }
     }
 
-    /// A board works: on cells, on time, on what its programs ask.
-    fn work(&mut self, number: usize, cells: Option<(usize, &[TimedCell])>) {
+    /// A board works: on cells, on packets, on time, on what its programs ask.
+    fn work(&mut self, number: usize, input: Input<'_>) {
         let started = self.ticks.map(|ticks| ticks());
-        let site = &mut self.sites[number];
-        match cells {
-            Some((port, cells)) => site.board.handle(Input::Cells { port, cells }, self.now),
-            None => site.board.handle(Input::Timeout, self.now),
-        }
+        self.sites[number].board.handle(input, self.now);
         let deadline = self.drain(number, started);
         let due = self.expect_from(number).min(deadline);
         if due != Instant::NEVER {
@@ -490,7 +625,10 @@ impl World {
                         started = Some(host_until);
                     }
                 }
-                Output::Transmit { .. } => panic!("a world of cells has no IP ports: board {number}"),
+                Output::Transmit { port, pdu } => match site.places[port].cable {
+                    Some(cable) => self.packet_ways[cable].cable.send(&pdu, now),
+                    None => site.packets_nowhere += 1,
+                },
                 Output::Idle { deadline } => {
                     self.charge(started);
                     return deadline;
@@ -503,6 +641,11 @@ impl World {
     /// Sees to it that what a board sends is heard of. When one of its ports will have the room that it waits for.
     fn expect_from(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
+        for port in 0..self.sites[number].places.len() {
+            if let Some(cable) = self.sites[number].places[port].cable {
+                self.expect_arrival(cable);
+            }
+        }
         for index in 0..self.sites[number].out.len() {
             let line = self.sites[number].out[index];
             self.expect(line);
@@ -538,7 +681,7 @@ impl World {
                     return;
                 }
                 Stage::Heard => {
-                    board.handle(Input::Cells { port: processor.port, cells: &processor.batch }, now);
+                    board.handle(processor.heard(), now);
                     processor.stage = Stage::Drain;
                 }
                 Stage::Drain => {
@@ -565,6 +708,11 @@ impl World {
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (boards, switches, lines) = (self.sites.len(), self.crossings.len(), self.ways.len());
-        write!(f, "World({boards} boards, {switches} switches, {lines} lines, {:?})", self.now)
+        let cables = self.packet_ways.len();
+        write!(
+            f,
+            "World({boards} boards, {switches} switches, {lines} lines, {cables} cables, {:?})",
+            self.now
+        )
     }
 }

@@ -136,12 +136,12 @@ impl Setup {
         let sending = (0..count)
             .map(|board| {
                 let plug = Plug::Switch(switches[self.boards[board]], board);
-                world.join(Plug::Board(boards[board], 0), plug, self.metres, self.harm).0
+                world.join(Plug::Board(boards[board], 0), plug, self.metres, self.harm).unwrap().0
             })
             .collect();
         for at in 1..self.switches {
             let (one, other) = (Plug::Switch(switches[at - 1], behind), Plug::Switch(switches[at], before));
-            world.join(one, other, self.metres, self.harm);
+            world.join(one, other, self.metres, self.harm).unwrap();
         }
         Net { world, boards, switches, sending }
     }

@@ -39,7 +39,7 @@ fn a_circuit_of_a_hundred_cells_a_second_does_not_slow_its_neighbour() {
     }
     let switch = world.add_switch(switch);
     for (number, board) in [sender, receivers[0], receivers[1]].into_iter().enumerate() {
-        world.join(Plug::Board(board, 0), Plug::Switch(switch, number), 10.0, Harm::NONE);
+        world.join(Plug::Board(board, 0), Plug::Switch(switch, number), 10.0, Harm::NONE).unwrap();
     }
 
     let bytes = 4_000_000;

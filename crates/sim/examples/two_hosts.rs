@@ -1,0 +1,72 @@
+//! Two boards with Ethernet ports: 1 MB over IPv6 through a cable that loses packets, and what TCP made of it.
+//!
+//! ```sh
+//! cargo run --release -p kiban-sim --example two_hosts
+//! ```
+
+use kiban_board::{BoardConfig, EthernetPortConfig, PortConfig};
+use kiban_ground::Instant;
+use kiban_sim::program::{Receiver, Sender};
+use kiban_sim::{CableConfig, Harm, Plug, World};
+use kiban_stack::ethernet::LinkConfig;
+use kiban_stack::ip::Prefix;
+use kiban_wire::ethernet::Mac;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+fn address(side: u16) -> IpAddr {
+    IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, side])
+}
+
+fn main() {
+    let mut world = World::new(1);
+    let boards = [1, 2].map(|side| {
+        let mut link = LinkConfig::new(Mac([2, 0, 0, 0, 0, side as u8]));
+        link.addresses.push((address(side), Prefix::new(address(0), 64)));
+        let ports = vec![PortConfig::Ethernet(EthernetPortConfig::on(link))];
+        world.add_board(&BoardConfig { seed: u64::from(side), ports, ..BoardConfig::default() })
+    });
+
+    // 100 Mbit/s, 10 ms each way, one packet of a hundred lost.
+    let harm = Harm { loss: 0.01, ..Harm::NONE };
+    let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(10)) };
+    let (there, _back) = world
+        .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+        .expect("both ports take frames");
+
+    // An address is used once nobody is found to have it (RFC 4862 §5.4): that takes a second or two.
+    let begin = Instant::ZERO + Duration::from_secs(5);
+    world.settle(begin);
+    let begin = world.now();
+
+    let bytes = 1_000_000;
+    let source = Box::new(|at: u64, buffer: &mut [u8]| buffer.fill(at as u8));
+    let receiver = Receiver::new(80, 1, Box::new(|_stream| Box::new(|_at, _bytes| {})));
+    let sender = Sender::new(SocketAddr::new(address(2), 80), vec![(bytes, source)]);
+    world.run_program(boards[1], Box::new(receiver));
+    world.run_program(boards[0], Box::new(sender));
+    let done = world.run(begin + Duration::from_secs(600));
+
+    let receiver = world.program::<Receiver>(boards[1]).expect("it was given");
+    for stream in receiver.received() {
+        let seconds = stream.last_at.since(begin).as_secs_f64();
+        println!(
+            "done: {done}, {} bytes from {} in {seconds:.3} virtual seconds",
+            stream.bytes, stream.remote
+        );
+    }
+    let sender = world.program::<Sender>(boards[0]).expect("it was given");
+    for info in sender.infos().into_iter().flatten() {
+        println!(
+            "segments: {} sent, {} came; {} bytes sent again",
+            info.segments_out, info.segments_in, info.retransmitted_bytes
+        );
+        println!(
+            "round trip: {:?}, {:?} at least; the next timeout after {:?}",
+            info.round_trip, info.least_round_trip, info.retransmission_timeout
+        );
+        println!("congestion window: {} bytes in segments of {}", info.congestion_window_bytes, info.mss);
+    }
+    let cable = world.cable(there);
+    println!("cable: {} packets sent, {} lost", cable.counters().packets, cable.harm_counters().lost);
+}

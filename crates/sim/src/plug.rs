@@ -1,0 +1,114 @@
+//! Plugs: where the lines and cables of a world end, and which fit together.
+
+use kiban_board::PortConfig;
+use kiban_wire::capture;
+use std::fmt;
+
+/// A board of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoardNumber(pub(crate) usize);
+
+/// A switch of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchNumber(pub(crate) usize);
+
+/// One direction of a line of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineNumber(pub(crate) usize);
+
+/// One direction of a cable of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CableNumber(pub(crate) usize);
+
+/// Where a line or a cable ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plug {
+    /// A port of a board.
+    Board(BoardNumber, usize),
+    /// A port of a switch.
+    Switch(SwitchNumber, usize),
+}
+
+impl fmt::Display for Plug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Plug::Board(board, port) => write!(f, "port {port} of board {}", board.0),
+            Plug::Switch(switch, port) => write!(f, "port {port} of switch {}", switch.0),
+        }
+    }
+}
+
+/// What goes through a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortKind {
+    /// Cells: an ATM port, or any port of a switch.
+    Cells,
+    /// IP packets.
+    Packets,
+    /// Ethernet frames.
+    Frames,
+}
+
+impl PortKind {
+    pub(crate) fn of(port: &PortConfig) -> PortKind {
+        match port {
+            PortConfig::Atm(_) => PortKind::Cells,
+            PortConfig::Ip(_) => PortKind::Packets,
+            PortConfig::Ethernet(_) => PortKind::Frames,
+        }
+    }
+
+    /// What captures say of it.
+    pub(crate) fn link_type(self) -> u32 {
+        match self {
+            PortKind::Cells => capture::LINK_TYPE_ERF,
+            PortKind::Packets => capture::LINK_TYPE_RAW,
+            PortKind::Frames => capture::LINK_TYPE_ETHERNET,
+        }
+    }
+}
+
+impl fmt::Display for PortKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PortKind::Cells => "cells",
+            PortKind::Packets => "IP packets",
+            PortKind::Frames => "Ethernet frames",
+        })
+    }
+}
+
+/// Why two plugs were not joined. Nothing has changed then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// The board has no such port.
+    NoSuchPort(Plug),
+    /// Something is joined to the plug already, or it was given as both ends.
+    Taken(Plug),
+    /// What goes through one does not go through the other.
+    Differ(Plug, PortKind, Plug, PortKind),
+    /// A line carries cells: [`World::join_packets`](crate::World::join_packets) is for these.
+    NotCells(Plug, PortKind),
+    /// A cable carries packets: [`World::join`](crate::World::join) is for these.
+    NotPackets(Plug),
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::NoSuchPort(plug) => write!(f, "there is no {plug}: ports are numbered from 0"),
+            Misfit::Taken(plug) => write!(f, "{plug} is joined already"),
+            Misfit::Differ(one, kind, other, its) => {
+                write!(f, "{one} takes {kind}, {other} takes {its}: join ports of one kind")
+            }
+            Misfit::NotCells(plug, kind) => {
+                write!(f, "{plug} takes {kind}, a line carries cells: join it with World::join_packets")
+            }
+            Misfit::NotPackets(plug) => {
+                write!(f, "{plug} takes cells, a cable carries packets: join it with World::join")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Misfit {}

@@ -1,0 +1,430 @@
+//! Cables: worlds of boards with packet ports. What is joined, what crosses, what harm does, what taps see.
+
+use kiban_board::{
+    AtmPortConfig, BoardConfig, EthernetPortConfig, IpPortConfig, MemoryConfig, PortConfig, Refused,
+};
+use kiban_ground::{Chance, Instant};
+use kiban_sim::cost::BOARD_1995;
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{
+    BoardNumber, CableConfig, CableNumber, Harm, HarmCounters, Misfit, Plug, PortKind, Tap, World, check,
+};
+use kiban_stack::atm::{FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Switch, SwitchPort};
+use kiban_stack::ethernet::LinkConfig;
+use kiban_stack::ip::Prefix;
+use kiban_wire::atm::Interface;
+use kiban_wire::capture;
+use kiban_wire::ethernet::Mac;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+/// A side's address in the net of that number.
+fn v4(net: u8, side: usize) -> IpAddr {
+    IpAddr::from([10, 0, net, 1 + side as u8])
+}
+
+fn v6(net: u16, side: usize) -> IpAddr {
+    IpAddr::from([0x2001, 0xdb8, net, 0, 0, 0, 0, 1 + side as u16])
+}
+
+fn net_of(address: IpAddr) -> (IpAddr, Prefix) {
+    (address, Prefix::new(address, if address.is_ipv4() { 24 } else { 64 }))
+}
+
+fn ip(address: IpAddr) -> PortConfig {
+    PortConfig::Ip(IpPortConfig {
+        address,
+        prefix: net_of(address).1,
+        mtu_bytes: 1500,
+        packets_max: 256,
+        cuts: false,
+        merges: true,
+        believe_sums: false,
+    })
+}
+
+fn ethernet(side: usize, addresses: &[IpAddr]) -> PortConfig {
+    let mut link = LinkConfig::new(Mac([2, 0, 0, 0, 0, side as u8]));
+    link.addresses.extend(addresses.iter().map(|address| net_of(*address)));
+    PortConfig::Ethernet(EthernetPortConfig::on(link))
+}
+
+fn add(world: &mut World, side: usize, ports: Vec<PortConfig>) -> BoardNumber {
+    world.add_board(&BoardConfig { seed: side as u64, ports, ..BoardConfig::default() })
+}
+
+fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut chance = Chance::from_seed(seed);
+    (0..bytes).map(|_| chance.draw() as u8).collect()
+}
+
+type Arrived = Rc<RefCell<Vec<u8>>>;
+
+/// Sends `bytes` from one board to `remote` at another.
+fn send(world: &mut World, from: BoardNumber, to: BoardNumber, remote: SocketAddr, bytes: &[u8]) -> Arrived {
+    let arrived = Arrived::default();
+    let place = arrived.clone();
+    let make = move |_| -> Sink {
+        let place = place.clone();
+        Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
+    };
+    let (length, bytes) = (bytes.len() as u64, bytes.to_vec());
+    let source: Source =
+        Box::new(move |at, buffer| buffer.copy_from_slice(&bytes[at as usize..at as usize + buffer.len()]));
+    world.run_program(to, Box::new(Receiver::new(remote.port(), 1, Box::new(make))));
+    world.run_program(from, Box::new(Sender::new(remote, vec![(length, source)])));
+    arrived
+}
+
+/// Puts a tap on a cable: the file that it writes.
+fn tap(world: &mut World, cable: CableNumber) -> Arrived {
+    let file = Arrived::default();
+    let place = file.clone();
+    world
+        .cable(cable)
+        .set_tap(Tap::new(0, Box::new(move |bytes| place.borrow_mut().extend_from_slice(bytes))));
+    file
+}
+
+/// Two boards with an IP port each, a cable between them.
+fn pair(seed: u64, config: &CableConfig) -> (World, [BoardNumber; 2], [CableNumber; 2]) {
+    let mut world = World::new(seed);
+    let boards = [0, 1].map(|side| add(&mut world, side, vec![ip(v4(0, side))]));
+    let (there, back) =
+        world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), config).unwrap();
+    (world, boards, [there, back])
+}
+
+#[test]
+fn packets_and_frames_of_both_families_cross_one_world() {
+    let mut world = World::new(1);
+    let boards = [0, 1].map(|side| {
+        let both = [v4(2, side), v6(2, side)];
+        add(&mut world, side, vec![ip(v4(0, side)), ip(v6(1, side)), ethernet(side, &both)])
+    });
+    let gigabit = CableConfig::ip(1_000_000_000, MILLISECOND);
+    let configs = [gigabit, gigabit, CableConfig::ethernet(100_000_000, MILLISECOND)];
+    let mut cables = Vec::new();
+    for (port, config) in configs.iter().enumerate() {
+        let plugs = boards.map(|board| Plug::Board(board, port));
+        cables.push(world.join_packets(plugs[0], plugs[1], config).unwrap().0);
+    }
+    let files: Vec<_> = cables.iter().map(|cable| tap(&mut world, *cable)).collect();
+    world.settle(at(5));
+    for board in boards {
+        assert_eq!(world.board(board).addresses().count(), 5, "four that were given, and the link's own");
+    }
+
+    // Both ways over each, all at once.
+    let mut streams = Vec::new();
+    for (number, address) in [v4, v6_of].iter().flat_map(|of| [0, 1, 2].map(|net| (net, *of))).enumerate() {
+        let (net, of) = address;
+        // The first port has IPv4 alone, the second IPv6.
+        if (net, number < 3) == (0, false) || (net, number < 3) == (1, true) {
+            continue;
+        }
+        for to in [0, 1] {
+            let bytes = noise(300_000, number as u64);
+            let remote = SocketAddr::new(of(net, to), 5000 + number as u16);
+            streams.push((send(&mut world, boards[1 - to], boards[to], remote, &bytes), bytes));
+        }
+    }
+    assert_eq!(streams.len(), 8);
+    assert!(world.run(at(600)), "{world:?}");
+    for (number, (arrived, sent)) in streams.iter().enumerate() {
+        assert_eq!(check::stream(number, sent, &arrived.borrow()), []);
+    }
+    assert_eq!(check::at_rest(&mut world, &boards), []);
+    assert_eq!(boards.map(|board| world.packets_nowhere(board)), [0; 2]);
+
+    // What the taps saw, in the order of the moments.
+    let raw = capture::LINK_TYPE_RAW;
+    let kinds = [(raw, 4), (raw, 6), (capture::LINK_TYPE_ETHERNET, 0)];
+    for ((cable, file), (link_type, version)) in cables.iter().zip(&files).zip(kinds) {
+        let file = file.borrow();
+        let (header, _) = capture::File::read(&file).unwrap();
+        assert_eq!(header.link_type, link_type);
+        let records: Vec<_> = header.records(&file).map(|record| record.unwrap()).collect();
+        assert!(records.is_sorted_by_key(|(record, _)| record.nanoseconds));
+        assert_eq!(records.len() as u64, world.cable(*cable).counters().packets);
+        assert!(records.len() > 200);
+        if version != 0 {
+            assert!(records.iter().all(|(_, packet)| packet[0] >> 4 == version));
+            continue;
+        }
+        // ARP asked and neighbour discovery did: EtherTypes, and ICMPv6's types 135 and 136 (RFC 4861 §4.3).
+        let of_type = |bytes: [u8; 2]| records.iter().filter(|(_, frame)| frame[12..14] == bytes).count();
+        assert!(of_type([0x08, 0x06]) > 0 && of_type([0x08, 0x00]) > 100 && of_type([0x86, 0xdd]) > 100);
+        let icmp6 = |frame: &[u8]| frame[12..14] == [0x86, 0xdd] && frame[20] == 58;
+        for kind in [135, 136] {
+            assert!(records.iter().any(|(_, frame)| icmp6(frame) && frame[54] == kind), "type {kind}");
+        }
+    }
+}
+
+fn v6_of(net: u8, side: usize) -> IpAddr {
+    v6(net.into(), side)
+}
+
+/// A hundredfold what cells meet: a packet has as many bits as thirty cells, and there are fewer of them.
+fn harm_of(seed: u64) -> Harm {
+    let cells = Harm::of_seed(seed);
+    Harm {
+        loss: cells.loss * 100.0,
+        bit_error: cells.bit_error * 50.0,
+        duplicate: cells.duplicate * 100.0,
+        reorder: cells.reorder * 30.0,
+        hold_back: Duration::from_millis(3),
+        stalls: cells.stalls * 200.0,
+        ..cells
+    }
+}
+
+#[test]
+fn sixty_worlds_with_harm_end_with_every_stream_intact() {
+    let mut total = HarmCounters::default();
+    for seed in 0..60 {
+        let config = CableConfig { harm: harm_of(seed), ..CableConfig::ip(50_000_000, 2 * MILLISECOND) };
+        let (mut world, boards, cables) = pair(seed, &config);
+        let bytes = noise(300_000, seed);
+        let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 5000), &bytes);
+        assert!(world.run(at(3000)), "seed {seed}: {world:?}");
+        assert_eq!(check::stream(0, &bytes, &arrived.borrow()), [], "seed {seed}");
+        assert_eq!(check::at_rest(&mut world, &boards), [], "seed {seed}");
+        let counters = *world.cable(cables[0]).harm_counters();
+        total.lost += counters.lost;
+        total.flipped += counters.flipped;
+        total.doubled += counters.doubled;
+        total.held_back += counters.held_back;
+        total.stalls += counters.stalls;
+    }
+    total.each(&mut |name, value| assert!(value > 5, "{name}: {value}"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_capture_to_the_byte() {
+    let run = |seed| {
+        let mut world = World::new(seed);
+        let boards = [0, 1].map(|side| add(&mut world, side, vec![ethernet(side, &[v6(0, side)])]));
+        let config = CableConfig { harm: harm_of(3), ..CableConfig::ethernet(10_000_000, MILLISECOND) };
+        let plugs = boards.map(|board| Plug::Board(board, 0));
+        let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
+        let file = tap(&mut world, there);
+        world.settle(at(5));
+        let arrived =
+            send(&mut world, boards[0], boards[1], SocketAddr::new(v6(0, 1), 80), &noise(200_000, 7));
+        assert!(world.run(at(3000)));
+        assert_eq!(arrived.borrow().len(), 200_000);
+        let file = file.borrow().clone();
+        (world.now(), world.events(), file)
+    };
+    assert!(run(1) == run(1));
+    assert!(run(1).2 != run(2).2);
+}
+
+#[test]
+fn a_packet_takes_its_bits_and_the_way() {
+    // A rate that is no divisor of a second, and Ethernet's 24 bytes beside the frame's.
+    let rate = 7_000_003;
+    for (framing_bytes, delay) in [(0, Duration::ZERO), (24, 3 * MILLISECOND)] {
+        let config = CableConfig { framing_bytes, ..CableConfig::ip(rate, delay) };
+        let (mut world, boards, cables) = pair(1, &config);
+        let file = tap(&mut world, cables[0]);
+        let bytes = noise(100_000, 1);
+        send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+        assert!(world.run(at(60)));
+        let file = file.borrow();
+        let (header, _) = capture::File::read(&file).unwrap();
+        let records: Vec<_> = header.records(&file).map(|record| record.unwrap()).collect();
+        // The first leaves at 0.
+        let bits = |bytes: usize| (bytes + framing_bytes) as u128 * 8;
+        let first = bits(records[0].1.len()) * 1_000_000_000 / u128::from(rate) + delay.as_nanos();
+        assert_eq!(u128::from(records[0].0.nanoseconds), first);
+        // A run of full packets fills the line: no nanosecond is lost to rounding.
+        let full = records.iter().map(|(_, packet)| packet.len()).max().unwrap();
+        let runs = records.chunk_by(|one, next| {
+            let apart = u128::from(next.0.nanoseconds - one.0.nanoseconds);
+            next.1.len() == full && apart <= bits(full) * 1_000_000_000 / u128::from(rate) + 1
+        });
+        let run = runs.max_by_key(|run| run.len()).unwrap();
+        assert!(run.len() > 20, "{}", run.len());
+        let took = u128::from(run[run.len() - 1].0.nanoseconds - run[0].0.nanoseconds);
+        let exact = bits(full) * (run.len() as u128 - 1) * 1_000_000_000 / u128::from(rate);
+        assert!(took.abs_diff(exact) <= 1, "{took} ns, not {exact}");
+    }
+}
+
+#[test]
+fn a_queue_has_a_bound_and_says_what_it_dropped() {
+    for packets_max in [0, 3, 50] {
+        let config = CableConfig { packets_max, ..CableConfig::ip(10_000_000, MILLISECOND) };
+        let (mut world, boards, cables) = pair(1, &config);
+        let file = tap(&mut world, cables[0]);
+        // Two hundred datagrams at one moment: one goes onto the line, `packets_max` wait.
+        let mut host = world.board_mut(boards[0]).host();
+        let socket = host.bind(SocketAddr::new(v4(0, 0), 9)).unwrap();
+        for _ in 0..200 {
+            host.send_to(socket, SocketAddr::new(v4(0, 1), 9), &[0; 1000]).unwrap();
+        }
+        world.settle(at(60));
+        let counters = *world.cable(cables[0]).counters();
+        assert!(counters.packets > 100, "{counters:?}");
+        let passed = counters.packets - counters.queue_full;
+        assert_eq!(passed, 1 + packets_max as u64);
+        let file = file.borrow();
+        let (header, _) = capture::File::read(&file).unwrap();
+        assert_eq!(header.records(&file).count() as u64, passed);
+    }
+}
+
+#[test]
+fn each_n_th_packet_is_lost() {
+    let config = CableConfig {
+        harm: Harm { lose_every: 10, ..Harm::NONE },
+        ..CableConfig::ip(100_000_000, MILLISECOND)
+    };
+    let (mut world, boards, cables) = pair(1, &config);
+    let bytes = noise(500_000, 1);
+    let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+    assert!(world.run(at(600)));
+    assert_eq!(*arrived.borrow(), bytes);
+    for cable in cables {
+        let packets = world.cable(cable).counters().packets;
+        assert_eq!(world.cable(cable).harm_counters().lost, packets / 10);
+    }
+    assert!(world.board(boards[0]).counter("tcp", "retransmissions") > 30);
+}
+
+#[test]
+fn a_path_that_is_cut_and_mended_goes_on() {
+    let config = CableConfig::ip(8_000_000, MILLISECOND);
+    let (mut world, boards, cables) = pair(1, &config);
+    let bytes = noise(2_000_000, 1);
+    let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+    let dark = CableConfig { harm: Harm { loss: 1.0, ..Harm::NONE }, ..config };
+    assert!(!world.run(at(1)));
+    cables.iter().for_each(|cable| world.cable(*cable).set_config(dark));
+    // What is under way still comes.
+    assert!(!world.run(at(2)));
+    let before = arrived.borrow().len();
+    assert!(!world.run(at(10)));
+    assert_eq!(arrived.borrow().len(), before);
+    cables.iter().for_each(|cable| world.cable(*cable).set_config(config));
+    assert!(world.run(at(600)));
+    assert_eq!(*arrived.borrow(), bytes);
+}
+
+#[test]
+fn a_receiver_without_memory_loses_packets_and_nothing_else() {
+    let mut world = World::new(1);
+    let config = CableConfig::ip(1_000_000_000, MILLISECOND);
+    let boards = [0, 1].map(|side| {
+        let pages = [2048, 12][side];
+        let memory = MemoryConfig { receive_bytes: pages * 4096, ..MemoryConfig::default() };
+        let ports = vec![ip(v4(0, side))];
+        world.add_board(&BoardConfig { seed: 1, memory, ports, ..BoardConfig::default() })
+    });
+    let plugs = boards.map(|board| Plug::Board(board, 0));
+    let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
+    world.board_mut(boards[1]).memory_mut().receive.refuse(2);
+    let bytes = noise(200_000, 1);
+    let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+    assert!(world.run(at(600)));
+    assert_eq!(*arrived.borrow(), bytes);
+    assert!(world.cable(there).counters().starved > 0);
+    assert_eq!(check::at_rest(&mut world, &boards), []);
+}
+
+#[test]
+fn a_modelled_processor_sets_the_pace_of_packets_too() {
+    let seconds = |modelled: bool| {
+        let config = CableConfig::ip(1_000_000_000, MILLISECOND);
+        let (mut world, boards, _) = pair(1, &config);
+        if modelled {
+            boards.iter().for_each(|board| world.set_processor(*board, BOARD_1995, 1460));
+        }
+        let bytes = noise(1_460_000, 1);
+        let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+        assert!(world.run(at(600)));
+        assert_eq!(*arrived.borrow(), bytes);
+        let busy = world.processor_busy(boards[1]);
+        let end = world.now();
+        assert_eq!(check::at_rest(&mut world, &boards), []);
+        (end.as_secs_f64(), busy.as_secs_f64())
+    };
+    // A thousand segments, each with a PDU's 459.5 us at the receiver: it is the bottleneck and nothing is faster.
+    let (with, busy) = seconds(true);
+    assert!((0.4595..0.7).contains(&busy), "{busy} s busy");
+    assert!((busy..busy * 1.5).contains(&with), "{with} s, {busy} s of them busy");
+    let (without, none) = seconds(false);
+    assert!(without < 0.1 && none == 0.0, "{without} s");
+}
+
+#[test]
+fn plugs_that_do_not_fit_are_refused_with_the_reason() {
+    let mut world = World::new(1);
+    let atm = || {
+        let (address, prefix) = net_of(v4(9, 0));
+        PortConfig::Atm(AtmPortConfig::oc3c(address, prefix))
+    };
+    let ports = |side| vec![atm(), ip(v4(0, side)), ethernet(side, &[])];
+    let [one, other] = [0, 1].map(|side| add(&mut world, side, ports(side)));
+    let port = SwitchPort::plain(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni, 100);
+    let switch = Plug::Switch(world.add_switch(Switch::new(&[port; 2], FABRIC_DELAY)), 0);
+    let plug = |board, port| Plug::Board(board, port);
+    let config = CableConfig::ip(1_000_000, MILLISECOND);
+    use PortKind::{Cells, Frames, Packets};
+
+    type Row = (Plug, Plug, Misfit, &'static str);
+    let differ = |one, kind, other, its| (one, other, Misfit::Differ(one, kind, other, its));
+    let both = [
+        (
+            differ(plug(one, 0), Cells, plug(other, 1), Packets),
+            "takes cells, port 1 of board 1 takes IP packets",
+        ),
+        (differ(plug(one, 2), Frames, plug(other, 1), Packets), "port 2 of board 0 takes Ethernet frames"),
+        (differ(plug(one, 2), Frames, switch, Cells), "port 0 of switch 0 takes cells"),
+        ((plug(one, 3), plug(other, 1), Misfit::NoSuchPort(plug(one, 3))), "no port 3 of board 0"),
+        ((plug(one, 1), plug(one, 1), Misfit::Taken(plug(one, 1))), "port 1 of board 0 is joined"),
+    ];
+    let both: Vec<Row> = both.map(|((one, other, why), text)| (one, other, why, text)).into();
+    for (one, other, why, text) in both {
+        let found = world.join(one, other, 1.0, Harm::NONE).unwrap_err();
+        assert_eq!(found, why);
+        assert_eq!(world.join_packets(one, other, &config).unwrap_err(), why);
+        assert!(found.to_string().contains(text), "{found}");
+    }
+    let found = world.join(plug(one, 1), plug(other, 1), 1.0, Harm::NONE).unwrap_err();
+    assert_eq!(found, Misfit::NotCells(plug(one, 1), Packets));
+    assert!(found.to_string().contains("World::join_packets"), "{found}");
+    let found = world.join_packets(plug(one, 0), switch, &config).unwrap_err();
+    assert_eq!(found, Misfit::NotPackets(plug(one, 0)));
+
+    // Nothing has changed: what fits is joined, once.
+    world.join(plug(one, 0), switch, 1.0, Harm::NONE).unwrap();
+    world.join_packets(plug(one, 1), plug(other, 1), &config).unwrap();
+    let again = world.join_packets(plug(other, 1), plug(one, 1), &config).unwrap_err();
+    assert_eq!(again, Misfit::Taken(plug(other, 1)));
+    let again = world.join(plug(other, 0), switch, 1.0, Harm::NONE).unwrap_err();
+    assert_eq!(again, Misfit::Taken(switch));
+}
+
+#[test]
+fn packets_through_a_port_without_a_cable_are_counted() {
+    let mut world = World::new(1);
+    let board = add(&mut world, 0, vec![ip(v4(0, 0))]);
+    let bytes = noise(1000, 1);
+    send(&mut world, board, board, SocketAddr::new(v4(0, 1), 80), &bytes);
+    assert!(!world.run(at(5)));
+    assert!(world.packets_nowhere(board) > 1, "the SYN, and again");
+    let elsewhere = SocketAddr::new(v4(7, 1), 80);
+    assert_eq!(world.board_mut(board).host().open(elsewhere), Err(Refused::NoRoute));
+}
