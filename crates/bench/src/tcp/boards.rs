@@ -59,6 +59,7 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
         cut_below: way == Way::Cut,
         receive_buffer_bytes: window_bytes,
         send_buffer_bytes: window_bytes.max(2 * segment_bytes_max as u32),
+        timestamps: setting.timestamps,
         ..tcp::Config::default()
     };
     // One session may hold half of what there is. What arrives lies in the sender's pages; the receiving pool stays

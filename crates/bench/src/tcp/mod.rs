@@ -44,6 +44,8 @@ struct Setting {
     packets: usize,
     /// Whether acknowledgements may wait for company; kiban pays one a burst either way.
     delayed_ack: bool,
+    /// Whether segments carry timestamps (RFC 7323), as kiban's do unless they are switched off; smoltcp's carry none.
+    timestamps: bool,
 }
 
 /// Two ends and a connection from the first to the second.
@@ -182,12 +184,18 @@ fn tune<J: Joined>(contender: &Contender<'_, J>, quick: bool) -> (Setting, f64) 
     tried.max_by(|one, other| one.1.total_cmp(&other.1)).expect("there is a setting")
 }
 
-fn grid(packets: &[usize], delayed: &[bool]) -> Vec<Setting> {
+fn grid(packets: &[usize], delayed: &[bool], timestamps: &[bool]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for window_bytes in [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20] {
         for packets in packets {
-            for delayed_ack in delayed {
-                settings.push(Setting { window_bytes, packets: *packets, delayed_ack: *delayed_ack });
+            for delayed_ack in delayed.iter().copied() {
+                let setting = |timestamps: &bool| Setting {
+                    window_bytes,
+                    packets: *packets,
+                    delayed_ack,
+                    timestamps: *timestamps,
+                };
+                settings.extend(timestamps.iter().map(setting));
             }
         }
     }
@@ -198,33 +206,34 @@ pub(crate) fn run(options: &Options) {
     let frames = Contender {
         name: "kiban, MTU 1500",
         join: &|setting| boards::Boards::new(setting, Way::Cut),
-        settings: grid(&[64, 128, 256, 512], &[true]),
+        settings: grid(&[64, 128, 256, 512], &[true], &[true, false]),
     };
     let single = Contender {
         name: "kiban, MTU 1500, neither cut nor merged",
         join: &|setting| boards::Boards::new(setting, Way::Frames),
-        settings: grid(&[32, 64, 128, 256], &[true]),
+        settings: grid(&[32, 64, 128, 256], &[true], &[true, false]),
     };
     let whole = Contender {
         name: "kiban, segments up to 64240",
         join: &|setting| boards::Boards::new(setting, Way::Whole),
-        settings: grid(&[2, 4, 8, 16], &[true]),
+        settings: grid(&[2, 4, 8, 16], &[true], &[true, false]),
     };
     let smol = Contender {
         name: "smoltcp 0.14, MTU 1500",
         join: &|setting| smol::Ends::new(setting, MTU_BYTES),
-        settings: grid(&[32, 64, 256, 1024], &[true, false]),
+        settings: grid(&[32, 64, 256, 1024], &[true, false], &[false]),
     };
     let smol_large = Contender {
         name: "smoltcp 0.14, MTU 65535",
         join: &|setting| smol::Ends::new(setting, 65_535),
-        settings: grid(&[2, 4, 8, 16], &[true, false]),
+        settings: grid(&[2, 4, 8, 16], &[true, false], &[false]),
     };
     let mut tuned = Table::new("tcp: settings that were fastest of a grid")
         .words("side")
         .numbers("window KiB")
         .numbers("packets queued")
         .words("acknowledgements")
+        .words("timestamps")
         .numbers("Gbit/s then");
     let mut row = |name: &str, (setting, goodput): (Setting, f64)| {
         tuned.row([
@@ -232,6 +241,7 @@ pub(crate) fn run(options: &Options) {
             &(setting.window_bytes >> 10).to_string(),
             &setting.packets.to_string(),
             if setting.delayed_ack { "delayed" } else { "at once" },
+            if setting.timestamps { "yes" } else { "no" },
             &figure(goodput),
         ]);
         setting
