@@ -208,7 +208,7 @@ impl Host<'_> {
 
     /// Bytes that a `write` would take now, if pages are free.
     pub fn room(&mut self, id: StreamId) -> Result<usize, Refused> {
-        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        let session = self.session(id)?;
         Ok(self.board.ip.tcp.room(session))
     }
 
@@ -264,7 +264,7 @@ impl Host<'_> {
 
     /// Everything that was written is urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
     pub fn send_urgent(&mut self, id: StreamId) -> Result<(), Refused> {
-        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        let session = self.session(id)?;
         self.board.unsettled = true;
         Ok(self.board.ip.tcp.send_urgent(session)?)
     }
@@ -318,14 +318,14 @@ impl Host<'_> {
         keep_alive: Option<Duration>,
         user_timeout: Option<Duration>,
     ) -> Result<(), Refused> {
-        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        let session = self.session(id)?;
         self.board.unsettled = true;
         Ok(self.board.ip.tcp.set_patience(session, keep_alive, user_timeout)?)
     }
 
     /// Which short segments of a stream wait, whatever TCP's settings say (RFC 9293 §3.7.4).
     pub fn set_nagle(&mut self, id: StreamId, nagle: tcp::Nagle) -> Result<(), Refused> {
-        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        let session = self.session(id)?;
         self.board.unsettled = true;
         Ok(self.board.ip.tcp.set_nagle(session, nagle)?)
     }
@@ -333,13 +333,13 @@ impl Host<'_> {
     /// The differentiated services codepoint of a stream's packets from now on: six bits, more are left out (RFC 9293
     /// §3.9.2, RFC 2474 §3).
     pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), Refused> {
-        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        let session = self.session(id)?;
         Ok(self.board.ip.tcp.set_dscp(session, dscp)?)
     }
 
     /// What TCP knows about a stream at the moment of the last input, while it lives.
     pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, Refused> {
-        let session = self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session;
+        let session = self.session(id)?;
         let now = self.board.now;
         self.board.ip.tcp.info(session).map(|info| info.until(now)).ok_or(Refused::NotOpen)
     }
@@ -418,6 +418,11 @@ impl Host<'_> {
         let tag = self.board.cell_loopback(port, circuit).ok_or(Refused::NoCircuit)?.ok_or(Refused::Busy)?;
         self.board.unsettled = true;
         Ok(tag)
+    }
+
+    /// The session of a stream.
+    fn session(&mut self, id: StreamId) -> Result<tcp::SessionId, Refused> {
+        Ok(self.board.edge.stream(id).ok_or(Refused::UnknownStream)?.session)
     }
 
     /// A PDU with `bytes` copied into content pages, if the longest packet holds them behind a header of 8 bytes (UDP and

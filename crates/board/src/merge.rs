@@ -16,8 +16,7 @@ use kiban_wire::{checksum, ipv4, tcp};
 /// IPv4 and TCP headers without options.
 const HEAD_BYTES: usize = ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
 /// The same with timestamps (RFC 7323 appendix A).
-const STAMPED_BYTES: usize = HEAD_BYTES + 12;
-const STAMPS: [u8; 4] = [1, 1, 8, 10];
+const STAMPED_BYTES: usize = HEAD_BYTES + tcp::TIMESTAMPS_BYTES;
 
 /// What is being collected.
 #[derive(Default)]
@@ -81,7 +80,7 @@ fn may_merge(pdu: &Pdu) -> bool {
     if let Ok(head) = <&[u8; HEAD_BYTES]>::try_from(head) {
         is_plain(head, 0x50, pdu)
     } else if let Ok(head) = <&[u8; STAMPED_BYTES]>::try_from(head) {
-        head[HEAD_BYTES..HEAD_BYTES + 4] == STAMPS && is_plain(head, 0x80, pdu)
+        head[HEAD_BYTES..HEAD_BYTES + 4] == tcp::TIMESTAMPS_ALONE && is_plain(head, 0x80, pdu)
     } else {
         false
     }
@@ -116,7 +115,7 @@ fn follows(one: &[u8], other: &[u8]) -> bool {
         return false;
     };
     // No timestamps, or the same: which of two values is echoed is TCP's to judge.
-    let same_stamps = match (stamps.first_chunk::<12>(), other_stamps.first_chunk::<12>()) {
+    let same_stamps = match (stamps.first_chunk::<{ tcp::TIMESTAMPS_BYTES }>(), other_stamps.first_chunk()) {
         (Some(one), Some(other)) => one == other,
         (one, other) => one.is_none() && other.is_none(),
     };

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod atm;
 pub mod ethernet;
+mod families;
 pub mod icmp;
 pub mod ip;
 pub mod tcp;

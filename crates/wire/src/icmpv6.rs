@@ -19,6 +19,11 @@ use crate::{Malformed, icmp};
 /// Bytes of the header in front of every message.
 pub const HEADER_BYTES: usize = 8;
 
+/// Code of an unreachable message: no such address (RFC 4443 §3.1).
+pub const UNREACHABLE_ADDRESS: u8 = 3;
+/// Code of an unreachable message: nobody at that port.
+pub const UNREACHABLE_PORT: u8 = 4;
+
 const UNREACHABLE: u8 = 1;
 const TOO_LONG: u8 = 2;
 const TIME_EXCEEDED: u8 = 3;

@@ -34,9 +34,9 @@ pub const HEADER_BYTES_MAX: usize = 60;
 pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// Bytes that timestamps take with their padding.
-const TIMESTAMPS_BYTES: usize = 12;
+pub const TIMESTAMPS_BYTES: usize = 12;
 /// `NOP NOP`, kind 8, length 10: what Linux and BSD put in front of timestamps (RFC 7323 appendix A).
-const TIMESTAMPS_ALONE: [u8; 4] = [NOP, NOP, TIMESTAMPS, 10];
+pub const TIMESTAMPS_ALONE: [u8; 4] = [NOP, NOP, TIMESTAMPS, 10];
 /// `SACK permitted`, kind 8, length 10: the same place, used for both.
 const TIMESTAMPS_AND_SACK: [u8; 4] = [SACK_PERMITTED, 2, TIMESTAMPS, 10];
 

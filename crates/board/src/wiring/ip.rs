@@ -20,14 +20,10 @@ use kiban_stack::icmp::{self, Icmp, Trouble};
 use kiban_stack::ip::{Delivery, Hop, Ip, Packet, TroubleKind};
 use kiban_stack::tcp::{self, Indication, Segment, SessionId, Tcp};
 use kiban_stack::udp::{self, Arrival, Udp};
+use kiban_wire::icmp::{UNREACHABLE_HOST, UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
+use kiban_wire::icmpv6;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Sequence;
-
-/// The code of an error about a datagram for nobody (RFC 792; RFC 4443 §3.1).
-const PORT_UNREACHABLE_4: u8 = 3;
-/// RFC 792: code 2.
-const PROTOCOL_UNREACHABLE_4: u8 = 2;
-const PORT_UNREACHABLE_6: u8 = 4;
 
 /// The IP family of one board.
 pub(crate) struct IpTower {
@@ -87,7 +83,7 @@ impl IpTower {
             Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
             Arrival::NoSocket { pdu } => {
-                let code = if target.is_ipv4() { PORT_UNREACHABLE_4 } else { PORT_UNREACHABLE_6 };
+                let code = if target.is_ipv4() { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
                 let delivery = Delivery { source, target, protocol, pdu, brief };
                 self.ip.complain(TroubleKind::Unreachable { code }, delivery);
                 self.report(cx);
@@ -147,7 +143,8 @@ impl IpTower {
         let head = pdu.head();
         let Some(is_ipv4) = head.first().map(|first| first >> 4 == 4) else { return };
         // No such host (RFC 792; RFC 4443 §3.1).
-        let kind = TroubleKind::Unreachable { code: if is_ipv4 { 1 } else { 3 } };
+        let code = if is_ipv4 { UNREACHABLE_HOST } else { icmpv6::UNREACHABLE_ADDRESS };
+        let kind = TroubleKind::Unreachable { code };
         let nobody = IpAddr::from([0, 0, 0, 0]);
         if let Some(trouble) = icmp::read_quoted(head, kind, nobody) {
             self.on_trouble(Trouble { reporter: trouble.source, ..trouble }, edge, cx);
@@ -245,11 +242,11 @@ pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, chance: &mut
 /// What a reported error means to TCP (RFC 1122 §4.2.3.9; RFC 4443 §3.1).
 fn for_tcp(kind: TroubleKind, is_ipv4: bool) -> tcp::Trouble {
     match kind {
-        TroubleKind::Unreachable { code: PROTOCOL_UNREACHABLE_4 } if is_ipv4 => {
+        TroubleKind::Unreachable { code: UNREACHABLE_PROTOCOL } if is_ipv4 => {
             tcp::Trouble::ProtocolUnreachable
         }
         TroubleKind::Unreachable { code }
-            if code == if is_ipv4 { PORT_UNREACHABLE_4 } else { PORT_UNREACHABLE_6 } =>
+            if code == if is_ipv4 { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT } =>
         {
             tcp::Trouble::PortUnreachable
         }

@@ -3,8 +3,10 @@
 //! Opaque    the same on the same link for ever, another on every other link, and no word about the hardware. The
 //!           standard leaves the function open but for its strength; here it is SipHash-2-4 (Aumasson, Bernstein 2012).
 
+use core::hash::Hasher;
 use core::net::Ipv6Addr;
 use kiban_wire::ethernet::Mac;
+use siphasher::sip::SipHasher24;
 
 /// The identifier that stands in for a MAC: its halves around ff:fe, the universal bit turned round.
 pub(super) fn eui64(mac: Mac) -> u64 {
@@ -26,34 +28,9 @@ pub(super) fn join(prefix: Ipv6Addr, identifier: u64) -> Ipv6Addr {
 
 /// SipHash-2-4 of whole words.
 fn sip(key: [u64; 2], words: &[u64]) -> u64 {
-    let mut v = [
-        key[0] ^ 0x736f_6d65_7073_6575,
-        key[1] ^ 0x646f_7261_6e64_6f6d,
-        key[0] ^ 0x6c79_6765_6e65_7261,
-        key[1] ^ 0x7465_6462_7974_6573,
-    ];
-    let length = (words.len() as u64 * 8) << 56;
-    for word in words.iter().copied().chain([length]) {
-        v[3] ^= word;
-        (0..2).for_each(|_| round(&mut v));
-        v[0] ^= word;
-    }
-    v[2] ^= 0xff;
-    (0..4).for_each(|_| round(&mut v));
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
+    let mut hasher = SipHasher24::new_with_keys(key[0], key[1]);
+    words.iter().for_each(|word| hasher.write(&word.to_le_bytes()));
+    hasher.finish()
 }
 
 #[cfg(test)]

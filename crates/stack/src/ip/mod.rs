@@ -373,7 +373,7 @@ impl Ip {
 
     /// The port and the neighbour on the way to `target`, if there is one.
     pub fn way_to(&self, target: IpAddr) -> Option<(usize, IpAddr)> {
-        self.routes.find(target).map(|route| (route.port, route.gateway.unwrap_or(target)))
+        self.routes.find(target).map(|route| route.hop(target))
     }
 
     /// The longest packet that the port towards `target` takes, bytes.
@@ -383,8 +383,7 @@ impl Ip {
 
     /// The port and the neighbour by which packets from `source` to `target` leave.
     pub fn first_hop(&self, source: IpAddr, target: IpAddr) -> Option<(usize, IpAddr)> {
-        let route = self.routes.find_from(target, source)?;
-        Some((route.port, route.gateway.unwrap_or(target)))
+        self.routes.find_from(target, source).map(|route| route.hop(target))
     }
 
     /// The longest packet that the way to `target` takes as far as is known, bytes; zero: there is no way.

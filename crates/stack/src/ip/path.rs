@@ -27,11 +27,6 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.known.is_empty()
-    }
-
     pub(super) fn get(&self, target: IpAddr, now: Instant, age: Duration) -> Option<Path> {
         self.known.get(&target).copied().filter(|path| now.since(path.since) < age)
     }

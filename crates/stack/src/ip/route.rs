@@ -90,6 +90,14 @@ pub struct Route {
     pub mtu_bytes: usize,
 }
 
+impl Route {
+    /// The port and the neighbour by which packets to `target` leave.
+    #[inline]
+    pub fn hop(&self, target: IpAddr) -> (usize, IpAddr) {
+        (self.port, self.gateway.unwrap_or(target))
+    }
+}
+
 /// A short list of routes, the longest prefix first.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {

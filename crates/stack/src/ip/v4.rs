@@ -79,13 +79,11 @@ impl Ip {
             return;
         };
         let total = pdu.len() + HEADER_BYTES;
-        let (port, next) = (route.port, route.gateway.unwrap_or(packet.target));
+        let (port, next) = route.hop(packet.target);
         let mut limit = route.mtu_bytes;
         let is_segment = protocol == protocol::TCP;
         let mut dont_fragment = is_segment && self.config.path_mtu_discovery;
-        if !self.paths.is_empty()
-            && let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age)
-        {
+        if let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age) {
             // TCP hears of a narrow way by itself; a segment that is too long still is a question to the router.
             if !is_segment {
                 limit = limit.min(path.mtu.into());

@@ -78,13 +78,10 @@ impl Ip {
             self.counters.unreachable += 1;
             return;
         };
-        let (port, next) = (route.port, route.gateway.unwrap_or(packet.target));
+        let (port, next) = route.hop(packet.target);
         let mut limit = route.mtu_bytes;
         let is_segment = protocol == protocol::TCP;
-        if !is_segment
-            && !self.paths.is_empty()
-            && let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age)
-        {
+        if !is_segment && let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age) {
             limit = limit.min(path.mtu.into());
         }
         let payload = pdu.len();

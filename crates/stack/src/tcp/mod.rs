@@ -47,6 +47,7 @@ pub use icmp::Trouble;
 pub use profile::PROFILES;
 pub use state::State;
 
+use crate::families;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -373,9 +374,9 @@ impl Tcp {
         if local.port() == 0 {
             return Err(Refusal::BadAddress);
         }
-        let dual = !v6_only && crate::udp::is_any6(local);
+        let dual = !v6_only && families::is_any6(local);
         let taken = |listener: &Listener| {
-            listener.local == local || crate::udp::share((listener.local, listener.dual), (local, dual))
+            listener.local == local || families::share((listener.local, listener.dual), (local, dual))
         };
         if self.listeners.iter().any(taken) {
             return Err(Refusal::AddressInUse);

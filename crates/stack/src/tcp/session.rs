@@ -182,11 +182,11 @@ pub(super) struct Session {
     duplicates: u8,
     ack_at: Instant,
     urgent: Option<Box<Urgent>>,
-    /// Which short segments wait, where the host has chosen for this session alone.
     /// DSCP and ECN of what is sent, and of what came last.
     traffic_class: u8,
     pub(super) heard_class: u8,
-    nagle: Option<Nagle>,
+    /// Which short segments wait.
+    nagle: Nagle,
     tuning: Tuning,
     watch: Watch,
     tally: Tally,
@@ -270,7 +270,7 @@ impl Session {
             urgent: None,
             traffic_class: config.dscp << 2,
             heard_class: 0,
-            nagle: None,
+            nagle: config.nagle,
             tuning: Tuning::new(config),
             watch: Watch::new(config),
             tally: Tally::default(),
@@ -347,7 +347,7 @@ impl Session {
 
     /// Which short segments wait, whatever the settings say.
     pub(super) fn set_nagle(&mut self, nagle: Nagle) {
-        self.nagle = Some(nagle);
+        self.nagle = nagle;
     }
 
     /// The host sends no more: our FIN goes behind what is queued.

@@ -9,6 +9,7 @@
 //! Errors    what others report of a datagram finds the socket that sent it ([`Udp::on_trouble`], RFC 1122 §4.1.3.3).
 //! Limits    [`Udp::sockets_max`] sockets; how many datagrams wait for a slow reader is the host edge's bound.
 
+use crate::families::{is_any6, share};
 use crate::icmp::Trouble;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -117,17 +118,6 @@ impl Bound {
             && self.local.ip().is_unspecified()
             && (self.dual || self.local.is_ipv4() == target.is_ipv4())
     }
-}
-
-/// Whether this is the unspecified address of IPv6.
-pub(crate) fn is_any6(local: SocketAddr) -> bool {
-    local.is_ipv6() && local.ip().is_unspecified()
-}
-
-/// Whether two sockets or listeners, one of them of both families, would take the same IPv4 addresses.
-pub(crate) fn share(one: (SocketAddr, bool), other: (SocketAddr, bool)) -> bool {
-    let any4 = |local: SocketAddr| local.is_ipv4() && local.ip().is_unspecified();
-    one.0.port() == other.0.port() && ((one.1 && any4(other.0)) || (other.1 && any4(one.0)))
 }
 
 /// UDP for one board.

@@ -8,10 +8,10 @@
 use super::{Desk, Owed, Session};
 use crate::tcp::state::State;
 use kiban_ground::Instant;
-use kiban_wire::tcp::{Flags, Header, Options, SACK_BLOCKS_MAX};
+use kiban_wire::tcp::{Flags, Header, Options, SACK_BLOCKS_MAX, TIMESTAMPS_BYTES};
 
 /// Bytes that timestamps take in every header.
-pub(super) const STAMPS_BYTES: u32 = 12;
+pub(super) const STAMPS_BYTES: u32 = TIMESTAMPS_BYTES as u32;
 /// Bytes of a SACK option with its padding: without blocks, and each of them (RFC 2018 §3).
 const SACK_BYTES: u32 = 4;
 const BLOCK_BYTES: u32 = 8;

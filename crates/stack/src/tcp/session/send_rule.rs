@@ -24,15 +24,14 @@ impl Session {
             let length = unsent.min(self.window.max(1)).min(self.mss);
             return (sent == 0 && (fin || unsent > 0)).then_some((length, fin));
         }
-        let usable = self.window.saturating_sub(sent).min(self.congestion_room(config));
-        let mut length = unsent.min(usable).min(self.segment_max(config));
-        let may_be_short = finishing || !self.waits(config);
+        let mut length = unsent.min(self.usable(config)).min(self.segment_max(config));
+        let may_be_short = finishing || !self.waits();
         if length > self.mss && !(length == unsent && may_be_short) {
             length -= length % self.mss;
         }
         let all = length == unsent;
         // RFC 9293 §3.8.6.2.1: a full segment, or all there is and Nagle agrees, or half of the largest window.
-        let large = match self.nagle.unwrap_or(config.nagle) {
+        let large = match self.nagle {
             Nagle::Limit => self.mss.min(config.nagle_limit_bytes),
             _ => self.mss,
         };
@@ -52,13 +51,18 @@ impl Session {
         }
         let sent = self.una.distance(self.next);
         let more = self.queue.bytes().saturating_sub(sent).saturating_sub(1);
-        let usable = self.window.saturating_sub(sent).min(self.congestion_room(config));
-        (more.min(usable) / length) as usize
+        (more.min(self.usable(config)) / length) as usize
+    }
+
+    /// Bytes that both windows still admit.
+    fn usable(&self, config: &Config) -> u32 {
+        let sent = self.una.distance(self.next);
+        self.window.saturating_sub(sent).min(self.congestion_room(config))
     }
 
     /// Nagle: whether a last segment that is not full waits for what is out.
-    fn waits(&self, config: &Config) -> bool {
-        match self.nagle.unwrap_or(config.nagle) {
+    fn waits(&self) -> bool {
+        match self.nagle {
             Nagle::Off => false,
             Nagle::Classic | Nagle::Limit => self.next != self.una,
             Nagle::Minshall => self.una.lt(self.short_end),
