@@ -4,6 +4,8 @@
 //! No protocol and no operating system: time, chance and memory are values that a caller lends.
 #![no_std]
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod alarm;
 mod chance;
@@ -12,7 +14,10 @@ mod counters;
 mod depot;
 mod page;
 mod pdu;
+mod region;
+pub mod ring;
 mod settings;
+mod slab;
 mod sum;
 mod time;
 
@@ -22,7 +27,9 @@ pub use context::{Context, Memory};
 pub use counters::Copies;
 pub use page::{Page, Pool, Slice};
 pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
+pub use region::{Region, SharedBytes, SharedRoom};
 pub use settings::{Setting, SettingError};
+pub use slab::Slab;
 pub use sum::{Sum, copy_and_sum};
 pub use time::Instant;
 

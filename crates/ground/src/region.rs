@@ -1,0 +1,340 @@
+//! Registered memory: bytes of the host that a board reads and writes by handle, and bytes that others may change.
+//!
+//! Goal      a board moves data straight between the host's memory and a link: no page in between, one copy an edge.
+//! Shared    another thread or process may write to such memory at any time. So nobody here gets a reference to it:
+//!           bytes are copied out ([`SharedBytes::copy_to`]) and judged in the copy, or moved on unread.
+//! Region    a run of memory with the address by which its owner knows it. It lives as long as somebody holds it.
+//! Limits    bounds are checked at every call; what lies outside is refused (`None`), and nothing has moved then.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Range;
+use core::ptr::NonNull;
+
+/// Bytes that somebody else may be writing to: they can be copied, never referred to.
+#[derive(Clone, Copy)]
+pub struct SharedBytes<'a> {
+    base: NonNull<u8>,
+    length: usize,
+    /// Nobody else writes: they came as a slice.
+    private: bool,
+    life: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: it is a pointer and a length to memory that outlives 'a; all access is by copy.
+unsafe impl Send for SharedBytes<'_> {}
+
+impl<'a> From<&'a [u8]> for SharedBytes<'a> {
+    fn from(bytes: &'a [u8]) -> SharedBytes<'a> {
+        let base = NonNull::from(bytes).cast();
+        SharedBytes { base, length: bytes.len(), private: true, life: PhantomData }
+    }
+}
+
+impl<'a> SharedBytes<'a> {
+    /// Bytes at `base`.
+    ///
+    /// # Safety
+    /// `length` bytes from `base` on can be read for as long as `'a`.
+    pub const unsafe fn new(base: NonNull<u8>, length: usize) -> SharedBytes<'a> {
+        SharedBytes { base, length, private: false, life: PhantomData }
+    }
+
+    /// How many.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The bytes themselves, if nobody else can change them.
+    #[inline]
+    pub const fn private(&self) -> Option<&'a [u8]> {
+        if !self.private {
+            return None;
+        }
+        // SAFETY: it was made from a slice of this length that lives for 'a.
+        Some(unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.length) })
+    }
+
+    /// Copies the bytes from `at` on that fit into `target`: how many. Nothing beyond the end.
+    #[inline]
+    pub fn copy_to(&self, at: usize, target: &mut [u8]) -> usize {
+        let count = self.length.saturating_sub(at).min(target.len());
+        if count > 0 {
+            // SAFETY: `at + count <= length`, and `target` has `count` bytes of its own.
+            unsafe { core::ptr::copy_nonoverlapping(self.base.as_ptr().add(at), target.as_mut_ptr(), count) };
+        }
+        count
+    }
+
+    /// What stands from `at` on; empty beyond the end.
+    #[inline]
+    #[must_use]
+    pub fn after(&self, at: usize) -> SharedBytes<'a> {
+        self.part(at, usize::MAX)
+    }
+
+    /// At most `length` bytes from `at` on.
+    #[inline]
+    #[must_use]
+    pub fn part(&self, at: usize, length: usize) -> SharedBytes<'a> {
+        let at = at.min(self.length);
+        let length = length.min(self.length - at);
+        // SAFETY: `at` is within the bytes, or just behind them.
+        SharedBytes { base: unsafe { self.base.add(at) }, length, ..*self }
+    }
+}
+
+impl fmt::Debug for SharedBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({})", self.length)
+    }
+}
+
+/// Room that somebody else may be reading or writing: bytes are copied in.
+pub struct SharedRoom<'a> {
+    base: NonNull<u8>,
+    length: usize,
+    private: bool,
+    life: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> From<&'a mut [u8]> for SharedRoom<'a> {
+    fn from(bytes: &'a mut [u8]) -> SharedRoom<'a> {
+        let length = bytes.len();
+        SharedRoom { base: NonNull::from(bytes).cast(), length, private: true, life: PhantomData }
+    }
+}
+
+impl SharedRoom<'_> {
+    /// Room at `base`.
+    ///
+    /// # Safety
+    /// `length` bytes from `base` on can be written for as long as `'a`, and nobody has a reference to them.
+    pub const unsafe fn new(base: NonNull<u8>, length: usize) -> Self {
+        SharedRoom { base, length, private: false, life: PhantomData }
+    }
+
+    /// Bytes of room.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// What was written to the front, if nobody else can change it.
+    #[inline]
+    pub fn private(&mut self, length: usize) -> Option<&mut [u8]> {
+        if !self.private || length > self.length {
+            return None;
+        }
+        // SAFETY: it was made from a slice of at least this length, which is borrowed for as long as `self`.
+        Some(unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), length) })
+    }
+
+    /// Copies bytes in at `at`.
+    ///
+    /// # Panics
+    /// When they do not fit: whoever fills a room knows its size.
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: SharedBytes<'_>) {
+        assert!(at <= self.length && bytes.length <= self.length - at, "written beyond the room");
+        // SAFETY: the bytes fit. Source and target may be the same memory of the host's (a region registered as
+        // somebody's ring): `copy` allows it.
+        unsafe { core::ptr::copy(bytes.base.as_ptr(), self.base.as_ptr().add(at), bytes.length) };
+    }
+}
+
+impl fmt::Debug for SharedRoom<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedRoom({})", self.length)
+    }
+}
+
+/// A run of the host's memory that a board may use.
+#[derive(Clone)]
+pub struct Region {
+    base: NonNull<u8>,
+    length: usize,
+    address: u64,
+    /// Whoever frees the memory when the last holder has gone; the memory itself stands in it, or is the host's care.
+    keep: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+// SAFETY: all access is by copy between raw memory; the owner is itself `Send + Sync`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// A cache line of memory.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line(#[expect(dead_code, reason = "only its address counts")] [u8; 64]);
+
+/// Memory of a region that nobody else owns: whole lines.
+struct Owned(NonNull<[Line]>);
+
+// SAFETY: the lines belong to this value alone.
+unsafe impl Send for Owned {}
+// SAFETY: as above; they are reached by copies alone.
+unsafe impl Sync for Owned {}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: made by `Region::new` from a box.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl Region {
+    /// Memory of its own, all zero, at the start of a cache line; `address` is what its first byte is called.
+    pub fn new(address: u64, bytes: usize) -> Region {
+        let lines = alloc::vec![Line([0; 64]); bytes.div_ceil(64)].into_boxed_slice();
+        let base = NonNull::from(Box::leak(lines));
+        let keep = Owned(base);
+        Region { base: base.cast(), length: bytes, address, keep: Some(Arc::new(keep)) }
+    }
+
+    /// Memory of somebody else's, called by its own address.
+    ///
+    /// # Safety
+    /// `length` bytes from `base` on can be read and written for as long as a clone of this region is held, and nobody
+    /// has a reference to them while a board works. With `keep`, holding that is enough.
+    pub unsafe fn foreign(
+        base: NonNull<u8>,
+        length: usize,
+        keep: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Region {
+        Region { base, length, address: base.as_ptr() as u64, keep }
+    }
+
+    /// The same memory by another name: what its first byte is called.
+    #[must_use]
+    pub fn called(self, address: u64) -> Region {
+        Region { address, ..self }
+    }
+
+    /// What the first byte is called.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The first byte.
+    pub(crate) const fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Who keeps the memory, if anybody does.
+    pub const fn keeper(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.keep.as_ref()
+    }
+
+    /// Where `length` bytes from `address` on stand; nothing when they are not all within.
+    #[inline]
+    pub fn range(&self, address: u64, length: usize) -> Option<Range<usize>> {
+        let at = usize::try_from(address.checked_sub(self.address)?).ok()?;
+        let end = at.checked_add(length)?;
+        (end <= self.length).then_some(at..end)
+    }
+
+    /// `length` bytes from `address` on; nothing when they are not all within.
+    #[inline]
+    pub fn bytes(&self, address: u64, length: usize) -> Option<SharedBytes<'_>> {
+        let range = self.range(address, length)?;
+        // SAFETY: the range lies within the region, which can be read while `self` is held.
+        Some(unsafe { SharedBytes::new(self.base.add(range.start), length) })
+    }
+
+    /// Copies bytes in from `address` on; nothing, when they do not all fit.
+    #[inline]
+    pub fn write(&self, address: u64, bytes: SharedBytes<'_>) -> Option<()> {
+        let range = self.range(address, bytes.len())?;
+        // SAFETY: the range lies within the region, which can be written while `self` is held; `copy` allows that the
+        // source is the same memory.
+        unsafe { core::ptr::copy(bytes.base.as_ptr(), self.base.as_ptr().add(range.start), bytes.length) };
+        Some(())
+    }
+
+    /// Copies a part into a vector, for tests and tools.
+    pub fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let mut copy = alloc::vec![0; length];
+        self.bytes(address, length)?.copy_to(0, &mut copy);
+        Some(copy)
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({:#x}+{})", self.address, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_outside_is_refused_and_nothing_moves() {
+        let region = Region::new(0x1000, 100);
+        assert_eq!(region.write(0x1000, SharedBytes::from(&[7u8; 100][..])), Some(()));
+        for (address, length) in [(0xfff, 1), (0x1000, 101), (0x1064, 1), (u64::MAX, 2), (0, usize::MAX)] {
+            assert!(region.bytes(address, length).is_none(), "{address:#x}+{length}");
+        }
+        assert_eq!(region.write(0x1001, SharedBytes::from(&[1u8; 100][..])), None);
+        assert_eq!(region.read(0x1000, 100), Some(alloc::vec![7; 100]));
+        assert_eq!(region.read(0x1064, 0), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_part_never_reaches_beyond_its_whole() {
+        let bytes = [1u8, 2, 3, 4];
+        let whole = SharedBytes::from(&bytes[..]);
+        let mut copy = [0; 8];
+        assert_eq!(whole.part(1, 2).copy_to(0, &mut copy), 2);
+        assert_eq!(copy[..2], [2, 3]);
+        assert_eq!(whole.after(9).len(), 0);
+        assert_eq!(whole.part(3, usize::MAX).len(), 1);
+        assert_eq!(whole.copy_to(4, &mut copy), 0);
+    }
+
+    #[test]
+    fn a_region_outlives_its_maker_while_a_clone_is_held() {
+        let region = Region::new(0, 16);
+        let clone = region.clone();
+        drop(region);
+        clone.write(8, SharedBytes::from(&[9u8; 8][..])).expect("within");
+        assert_eq!(clone.read(8, 8), Some(alloc::vec![9; 8]));
+    }
+
+    #[test]
+    #[should_panic(expected = "written beyond the room")]
+    fn a_room_takes_no_more_than_it_holds() {
+        let mut bytes = [0u8; 4];
+        SharedRoom::from(&mut bytes[..]).write(2, SharedBytes::from(&[1u8; 3][..]));
+    }
+}
