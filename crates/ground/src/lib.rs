@@ -1,11 +1,13 @@
 //! Ground: what every room of kiban stands on.
 //!
-//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms, counters and settings.
+//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms, counters, settings, and waiting:
+//! doorbells and the decision when to sleep.
 //! No protocol and no operating system: time, chance and memory are values that a caller lends.
 #![no_std]
 extern crate alloc;
 
 mod alarm;
+mod bell;
 mod chance;
 mod context;
 mod counters;
@@ -15,8 +17,10 @@ mod pdu;
 mod settings;
 mod sum;
 mod time;
+mod wait;
 
 pub use alarm::{Alarm, Alarms};
+pub use bell::{Atomic, Atomics, Bell, Processor};
 pub use chance::Chance;
 pub use context::{Context, Memory};
 pub use counters::Copies;
@@ -25,6 +29,7 @@ pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
 pub use settings::{Setting, SettingError};
 pub use sum::{Sum, copy_and_sum};
 pub use time::Instant;
+pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, optimum};
 
 /// The word that a setting is written as.
 pub type SettingWord = alloc::string::String;

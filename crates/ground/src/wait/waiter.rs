@@ -1,0 +1,312 @@
+//! The decisions of one waiting place.
+//!
+//! A wait begins when somebody looked and found nothing. It is a walk through phases that ends with [`Waiter::found`] or
+//! [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
+
+use super::{Costs, Wait};
+use crate::Instant;
+use core::time::Duration;
+
+/// What whoever waits does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Looks again and again until that moment, then asks for the next step.
+    Spin {
+        /// When to ask again; [`Instant::NEVER`]: only a find ends it.
+        until: Instant,
+    },
+    /// Arms the bell, looks once more, and sleeps until the bell rings or that moment comes.
+    Sleep {
+        /// When to ask again; [`Instant::NEVER`]: until the bell rings.
+        until: Instant,
+    },
+}
+
+/// How something was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// It was there before the wait began.
+    AtOnce,
+    /// While looking.
+    Spinning,
+    /// By the bell, or on the way to sleep or back while the bell was being rung.
+    Rung {
+        /// When it was rung, as the ringer wrote it: believed only between the beginning of the wait and now.
+        at: Instant,
+    },
+    /// After a timed sleep, and the bell had not been rung.
+    Timer,
+}
+
+/// What has happened at a waiting place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Waits that ended with a find.
+    pub waits: u64,
+    /// Things that were there at once.
+    pub at_once: u64,
+    /// Waits that ended while spinning, without a sleep.
+    pub spin_hits: u64,
+    /// Sleeps that the bell ended.
+    pub blocks: u64,
+    /// Timed sleeps.
+    pub timed_sleeps: u64,
+    /// Times that the core was taken away while spinning.
+    pub disturbances: u64,
+    /// CPU time spent spinning.
+    pub spun: Duration,
+    /// What the waits cost ([`Costs`]).
+    pub cost: Duration,
+    /// What they would have cost somebody who knew each arrival and either spun for it or slept until it rang.
+    pub optimum: Duration,
+}
+
+impl Report {
+    /// What not knowing the arrivals cost. Zero where timed sleeps made it cheaper than the optimum without them.
+    pub fn regret(&self) -> Duration {
+        self.cost.saturating_sub(self.optimum)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Spin,
+    Nap,
+    Watch,
+    Block,
+}
+
+/// A sleep by the clock towards a predicted arrival, and how long to watch for it then.
+#[derive(Clone, Copy, Debug)]
+struct Nap {
+    until: Instant,
+    watch_until: Instant,
+}
+
+/// The decision code of one waiting place. It costs less than 100 ns a wait and reads no clock.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    wait: Wait,
+    costs: Costs,
+    phase: Phase,
+    began: Instant,
+    /// When the phase began.
+    since: Instant,
+    spin_until: Instant,
+    nap: Option<Nap>,
+    /// What the wait has cost so far, in nanoseconds.
+    paid: u64,
+    report: Report,
+}
+
+impl Waiter {
+    /// A waiting place that has seen nothing yet.
+    pub fn new(wait: Wait, costs: Costs) -> Waiter {
+        Waiter {
+            wait,
+            costs,
+            phase: Phase::Idle,
+            began: Instant::ZERO,
+            since: Instant::ZERO,
+            spin_until: Instant::ZERO,
+            nap: None,
+            paid: 0,
+            report: Report::default(),
+        }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> Wait {
+        self.wait
+    }
+
+    /// What waiting costs, as far as it is known by now.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// What has happened so far.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Somebody looked and found nothing.
+    pub fn begin(&mut self, now: Instant) {
+        (self.began, self.since, self.paid, self.nap) = (now, now, 0, None);
+        self.spin_until = match self.wait {
+            Wait::Poll => Instant::NEVER,
+            Wait::Interrupt => now,
+            Wait::Hybrid { spin } => now + spin,
+            Wait::Adaptive => now + Duration::from_nanos(self.costs.block()),
+        };
+        self.phase = Phase::Spin;
+    }
+
+    /// What to do now. Called after [`Waiter::begin`], and again whenever a step's moment has come without a find.
+    pub fn step(&mut self, now: Instant) -> Step {
+        if self.phase == Phase::Spin {
+            if now < self.spin_until {
+                return Step::Spin { until: self.spin_until };
+            }
+            self.leave(now, if self.nap.is_some() { Phase::Nap } else { Phase::Block });
+        }
+        if let Some(nap) = self.nap {
+            if self.phase == Phase::Nap {
+                if now < nap.until {
+                    return Step::Sleep { until: nap.until };
+                }
+                self.leave(now, Phase::Watch);
+            }
+            if self.phase == Phase::Watch {
+                if now < nap.watch_until {
+                    return Step::Spin { until: nap.watch_until };
+                }
+                self.leave(now, Phase::Block);
+            }
+        }
+        Step::Sleep { until: Instant::NEVER }
+    }
+
+    /// The core was taken away for `lost` while spinning, up to now.
+    pub fn disturbed(&mut self, now: Instant, lost: Duration) {
+        self.report.disturbances += 1;
+        if matches!(self.phase, Phase::Spin | Phase::Watch) {
+            // What others used was no spinning.
+            self.since = (self.since + lost).min(now);
+            if self.wait == Wait::Adaptive {
+                self.leave(now, Phase::Block);
+            }
+        }
+    }
+
+    /// Something was found: the wait is over. For [`Evidence::AtOnce`] none had begun.
+    pub fn found(&mut self, now: Instant, evidence: Evidence) {
+        if self.phase == Phase::Idle || evidence == Evidence::AtOnce {
+            self.report.at_once += 1;
+            self.phase = Phase::Idle;
+            return;
+        }
+        let arrived = match evidence {
+            Evidence::Rung { at } if at >= self.began && at <= now => at,
+            _ => now,
+        };
+        let slept = matches!(self.phase, Phase::Nap | Phase::Block);
+        if self.phase == Phase::Spin {
+            self.report.spin_hits += 1;
+        }
+        self.leave(now, Phase::Idle);
+        if slept && matches!(evidence, Evidence::Rung { .. }) {
+            self.report.blocks += 1;
+            self.paid += self.costs.ring.as_nanos() as u64;
+        }
+        self.paid += self.costs.latency(now.since(arrived));
+        let gap = arrived.since(self.began).as_nanos() as u64;
+        self.report.waits += 1;
+        self.report.cost += Duration::from_nanos(self.paid);
+        self.report.optimum += Duration::from_nanos(gap.min(self.costs.block()));
+    }
+
+    /// The wait is over and nothing came, for example because a deadline passed.
+    pub fn gave_up(&mut self, now: Instant) {
+        if self.phase != Phase::Idle {
+            self.leave(now, Phase::Idle);
+            self.report.cost += Duration::from_nanos(self.paid);
+            let gap = now.since(self.began).as_nanos() as u64;
+            self.report.optimum += Duration::from_nanos(gap.min(self.costs.block()));
+        }
+    }
+
+    /// Ends a phase and pays for it.
+    fn leave(&mut self, now: Instant, next: Phase) {
+        match self.phase {
+            Phase::Spin | Phase::Watch => {
+                let spun = now.since(self.since);
+                self.report.spun += spun;
+                self.paid += spun.as_nanos() as u64;
+            }
+            Phase::Nap => {
+                self.report.timed_sleeps += 1;
+                self.paid += self.costs.sleep.as_nanos() as u64;
+            }
+            Phase::Block => self.paid += self.costs.sleep.as_nanos() as u64,
+            Phase::Idle => {}
+        }
+        (self.phase, self.since) = (next, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micros(at: u64) -> Instant {
+        Instant::from_nanos(at * 1000)
+    }
+
+    const NEVER: Instant = Instant::NEVER;
+
+    #[test]
+    fn fixed_policies_do_what_their_names_say() {
+        let spin = |until| Step::Spin { until };
+        let sleep = Step::Sleep { until: NEVER };
+        let hybrid = Wait::Hybrid { spin: Duration::from_micros(50) };
+        for (wait, at_once, after_40, after_60) in [
+            (Wait::Poll, spin(NEVER), spin(NEVER), spin(NEVER)),
+            (Wait::Interrupt, sleep, sleep, sleep),
+            (hybrid, spin(micros(150)), spin(micros(150)), sleep),
+        ] {
+            let mut waiter = Waiter::new(wait, Costs::default());
+            waiter.begin(micros(100));
+            assert_eq!(waiter.step(micros(100)), at_once, "{wait}");
+            assert_eq!(waiter.step(micros(140)), after_40, "{wait}");
+            assert_eq!(waiter.step(micros(160)), after_60, "{wait}");
+        }
+    }
+
+    #[test]
+    fn a_report_adds_up_what_was_paid() {
+        let mut waiter = Waiter::new(Wait::Hybrid { spin: Duration::from_micros(50) }, Costs::default());
+        waiter.found(micros(5), Evidence::AtOnce);
+        waiter.begin(micros(10));
+        waiter.step(micros(10));
+        waiter.found(micros(20), Evidence::Spinning);
+        waiter.begin(micros(100));
+        waiter.step(micros(100));
+        waiter.step(micros(150));
+        waiter.found(micros(1020), Evidence::Rung { at: micros(1000) });
+        let expected = Report {
+            waits: 2,
+            at_once: 1,
+            spin_hits: 1,
+            blocks: 1,
+            spun: Duration::from_micros(60),
+            cost: Duration::from_micros(10 + 50 + 9 + 7 + 20),
+            optimum: Duration::from_micros(10 + 36),
+            ..Report::default()
+        };
+        assert_eq!(*waiter.report(), expected);
+        assert_eq!(waiter.report().regret(), Duration::from_micros(50));
+    }
+
+    #[test]
+    fn a_ringing_moment_outside_the_wait_is_not_believed() {
+        for at in [micros(0), micros(99), micros(201), NEVER] {
+            let mut waiter = Waiter::new(Wait::Interrupt, Costs::default());
+            waiter.begin(micros(100));
+            waiter.step(micros(100));
+            waiter.found(micros(200), Evidence::Rung { at });
+            assert_eq!(waiter.report().cost, Duration::from_micros(16), "{at:?}: no latency was seen");
+        }
+    }
+
+    #[test]
+    fn a_lost_core_ends_the_spinning_of_adaptive_and_is_not_paid_as_spinning() {
+        let mut waiter = Waiter::new(Wait::Adaptive, Costs::default());
+        waiter.begin(micros(0));
+        assert!(matches!(waiter.step(micros(0)), Step::Spin { .. }));
+        waiter.disturbed(micros(4010), Duration::from_micros(4000));
+        assert_eq!(waiter.step(micros(4010)), Step::Sleep { until: NEVER });
+        assert_eq!(waiter.report().spun, Duration::from_micros(10));
+    }
+}
