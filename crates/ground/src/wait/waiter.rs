@@ -25,17 +25,15 @@ pub enum Step {
 /// How something was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It was there before the wait began.
-    AtOnce,
-    /// While looking.
+    /// While looking, or at the last look before a sleep.
     Spinning,
-    /// By the bell, or on the way to sleep or back while the bell was being rung.
+    /// After a sleep that the bell ended.
     Rung {
         /// When it was rung, as the ringer wrote it: believed only between the beginning of the wait and now.
         at: Instant,
     },
-    /// After a timed sleep, and the bell had not been rung.
-    Timer,
+    /// After a sleep that the bell did not end: by the clock, or by something else that the sleeper watches.
+    Unrung,
 }
 
 /// What has happened at a waiting place.
@@ -180,26 +178,35 @@ impl Waiter {
         }
     }
 
-    /// Something was found: the wait is over. For [`Evidence::AtOnce`] none had begun.
+    /// Something was there at the first look: no wait has begun.
+    #[inline]
+    pub fn at_once(&mut self) {
+        self.report.at_once += 1;
+    }
+
+    /// Something was found: the wait is over.
     pub fn found(&mut self, now: Instant, evidence: Evidence) {
-        if self.phase == Phase::Idle || evidence == Evidence::AtOnce {
-            self.report.at_once += 1;
-            self.phase = Phase::Idle;
-            return;
+        if self.phase == Phase::Idle {
+            return self.at_once();
         }
         let arrived = match evidence {
             Evidence::Rung { at } if at >= self.began && at <= now => at,
+            // Nobody said when it came: as long ago as waking takes.
+            Evidence::Unrung if self.phase == Phase::Block => (now - self.costs.wake).max(self.began),
             _ => now,
         };
-        let slept = matches!(self.phase, Phase::Nap | Phase::Block);
         if self.phase == Phase::Spin {
             self.report.spin_hits += 1;
         }
-        self.leave(now, Phase::Idle);
-        if slept && matches!(evidence, Evidence::Rung { .. }) {
+        if evidence == Evidence::Spinning && matches!(self.phase, Phase::Nap | Phase::Block) {
+            // Found at the last look: it has not slept.
+            self.phase = Phase::Idle;
+        }
+        if self.phase == Phase::Block || matches!(evidence, Evidence::Rung { .. }) {
             self.report.blocks += 1;
             self.paid += self.costs.ring.as_nanos() as u64;
         }
+        self.leave(now, Phase::Idle);
         self.paid += self.costs.latency(now.since(arrived));
         let gap = arrived.since(self.began).as_nanos() as u64;
         self.report.waits += 1;
@@ -267,7 +274,7 @@ mod tests {
     #[test]
     fn a_report_adds_up_what_was_paid() {
         let mut waiter = Waiter::new(Wait::Hybrid { spin: Duration::from_micros(50) }, Costs::default());
-        waiter.found(micros(5), Evidence::AtOnce);
+        waiter.at_once();
         waiter.begin(micros(10));
         waiter.step(micros(10));
         waiter.found(micros(20), Evidence::Spinning);
