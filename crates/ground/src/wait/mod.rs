@@ -13,8 +13,11 @@
 //! The paper's receive call (Murayama et al. 2000) is `hybrid`: poll for a set time, then wait for an interrupt, back to
 //! polling when packets come.
 
+mod adaptive;
 mod costs;
+mod gaps;
 mod optimum;
+mod period;
 mod waiter;
 
 pub use costs::Costs;

@@ -3,6 +3,8 @@
 //! A wait begins when somebody looked and found nothing. It is a walk through phases that ends with [`Waiter::found`] or
 //! [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
 
+use super::adaptive::{Adaptive, Outcome, Plan};
+use super::period::Nap;
 use super::{Costs, Wait};
 use crate::Instant;
 use core::time::Duration;
@@ -75,25 +77,21 @@ enum Phase {
     Block,
 }
 
-/// A sleep by the clock towards a predicted arrival, and how long to watch for it then.
-#[derive(Clone, Copy, Debug)]
-struct Nap {
-    until: Instant,
-    watch_until: Instant,
-}
-
 /// The decision code of one waiting place. It costs less than 100 ns a wait and reads no clock.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     wait: Wait,
     costs: Costs,
+    /// The costs that the driver named.
+    costs_first: Costs,
+    adaptive: Adaptive,
     phase: Phase,
     began: Instant,
     /// When the phase began.
     since: Instant,
     spin_until: Instant,
     nap: Option<Nap>,
-    /// What the wait has cost so far, in nanoseconds.
+    /// What the wait has cost so far, in nanoseconds, without a sleep that the bell is to end.
     paid: u64,
     report: Report,
 }
@@ -103,6 +101,8 @@ impl Waiter {
     pub fn new(wait: Wait, costs: Costs) -> Waiter {
         Waiter {
             wait,
+            adaptive: Adaptive::new(&costs),
+            costs_first: costs,
             costs,
             phase: Phase::Idle,
             began: Instant::ZERO,
@@ -131,13 +131,15 @@ impl Waiter {
 
     /// Somebody looked and found nothing.
     pub fn begin(&mut self, now: Instant) {
-        (self.began, self.since, self.paid, self.nap) = (now, now, 0, None);
-        self.spin_until = match self.wait {
-            Wait::Poll => Instant::NEVER,
-            Wait::Interrupt => now,
-            Wait::Hybrid { spin } => now + spin,
-            Wait::Adaptive => now + Duration::from_nanos(self.costs.block()),
+        (self.began, self.since, self.paid) = (now, now, 0);
+        let spin = |spin_until| Plan { spin_until, nap: None };
+        let plan = match self.wait {
+            Wait::Poll => spin(Instant::NEVER),
+            Wait::Interrupt => spin(now),
+            Wait::Hybrid { spin: length } => spin(now + length),
+            Wait::Adaptive => self.adaptive.plan(now, &self.costs),
         };
+        (self.spin_until, self.nap) = (plan.spin_until, plan.nap);
         self.phase = Phase::Spin;
     }
 
@@ -173,6 +175,7 @@ impl Waiter {
             // What others used was no spinning.
             self.since = (self.since + lost).min(now);
             if self.wait == Wait::Adaptive {
+                self.adaptive.disturbed(now, lost);
                 self.leave(now, Phase::Block);
             }
         }
@@ -182,6 +185,9 @@ impl Waiter {
     #[inline]
     pub fn at_once(&mut self) {
         self.report.at_once += 1;
+        if self.wait == Wait::Adaptive {
+            self.adaptive.at_once();
+        }
     }
 
     /// Something was found: the wait is over.
@@ -195,33 +201,68 @@ impl Waiter {
             Evidence::Unrung if self.phase == Phase::Block => (now - self.costs.wake).max(self.began),
             _ => now,
         };
-        if self.phase == Phase::Spin {
-            self.report.spin_hits += 1;
+        let rung = matches!(evidence, Evidence::Rung { .. });
+        let (phase, slept) = (self.phase, evidence != Evidence::Spinning);
+        self.end(now, slept);
+        let late = now.since(arrived);
+        let (mut cost, mut usual) = (self.paid, self.paid);
+        if slept && phase == Phase::Block {
+            cost += self.costs.both_ends() + self.costs.latency(late);
+            usual += self.costs.block();
+        } else if slept {
+            cost += self.costs.latency(late) + if rung { self.costs.ring.as_nanos() as u64 } else { 0 };
+            usual = cost;
         }
-        if evidence == Evidence::Spinning && matches!(self.phase, Phase::Nap | Phase::Block) {
-            // Found at the last look: it has not slept.
-            self.phase = Phase::Idle;
-        }
-        if self.phase == Phase::Block || matches!(evidence, Evidence::Rung { .. }) {
-            self.report.blocks += 1;
-            self.paid += self.costs.ring.as_nanos() as u64;
-        }
-        self.leave(now, Phase::Idle);
-        self.paid += self.costs.latency(now.since(arrived));
-        let gap = arrived.since(self.began).as_nanos() as u64;
         self.report.waits += 1;
-        self.report.cost += Duration::from_nanos(self.paid);
-        self.report.optimum += Duration::from_nanos(gap.min(self.costs.block()));
+        self.report.spin_hits += u64::from(phase == Phase::Spin);
+        self.report.blocks += u64::from(rung);
+        self.pay(cost, arrived);
+        if self.wait == Wait::Adaptive {
+            let outcome = Outcome { began: self.began, arrived, now, evidence, paid: usual };
+            self.adaptive.learn(&outcome, &self.costs);
+        }
+        if rung && arrived < now {
+            self.learn_wake(late);
+        }
     }
 
     /// The wait is over and nothing came, for example because a deadline passed.
     pub fn gave_up(&mut self, now: Instant) {
-        if self.phase != Phase::Idle {
-            self.leave(now, Phase::Idle);
-            self.report.cost += Duration::from_nanos(self.paid);
-            let gap = now.since(self.began).as_nanos() as u64;
-            self.report.optimum += Duration::from_nanos(gap.min(self.costs.block()));
+        if self.phase == Phase::Idle {
+            return;
         }
+        let asleep = self.phase == Phase::Block;
+        self.end(now, asleep);
+        self.pay(self.paid + if asleep { self.costs.sleep.as_nanos() as u64 } else { 0 }, now);
+        if self.wait == Wait::Adaptive {
+            self.adaptive.gave_up(now.since(self.began), &self.costs);
+        }
+    }
+
+    fn end(&mut self, now: Instant, slept: bool) {
+        match self.phase {
+            // Found at the last look: it has not slept.
+            Phase::Nap if !slept => self.phase = Phase::Idle,
+            _ => self.leave(now, Phase::Idle),
+        }
+    }
+
+    /// Books a wait for something that came at that moment.
+    fn pay(&mut self, cost: u64, arrived: Instant) {
+        let block = self.costs.block();
+        // Who shares the core with others cannot spin: then even the optimum sleeps.
+        let contended = self.wait == Wait::Adaptive && self.adaptive.is_contended(self.began);
+        let gap = arrived.since(self.began).as_nanos() as u64;
+        self.report.cost += Duration::from_nanos(cost);
+        self.report.optimum += Duration::from_nanos(if contended { block } else { gap.min(block) });
+    }
+
+    /// Follows the median of the time that waking takes, within a quarter and four times of what the driver named.
+    fn learn_wake(&mut self, late: Duration) {
+        let first = self.costs_first.wake;
+        let step = self.costs.wake / 32;
+        let moved = if late > self.costs.wake { self.costs.wake + step } else { self.costs.wake - step };
+        self.costs.wake = moved.clamp(first / 4, first * 4);
     }
 
     /// Ends a phase and pays for it.
@@ -235,9 +276,11 @@ impl Waiter {
             Phase::Nap => {
                 self.report.timed_sleeps += 1;
                 self.paid += self.costs.sleep.as_nanos() as u64;
+                if let Some(nap) = self.nap.filter(|nap| now >= nap.until) {
+                    self.adaptive.learn_late(now.since(nap.until));
+                }
             }
-            Phase::Block => self.paid += self.costs.sleep.as_nanos() as u64,
-            Phase::Idle => {}
+            Phase::Block | Phase::Idle => {}
         }
         (self.phase, self.since) = (next, now);
     }
