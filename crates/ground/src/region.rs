@@ -6,6 +6,7 @@
 //! Region    a run of memory with the address by which its owner knows it. It lives as long as somebody holds it.
 //! Limits    bounds are checked at every call; what lies outside is refused (`None`), and nothing has moved then.
 
+use crate::bell::Bell;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -247,6 +248,18 @@ impl Region {
     /// The first byte.
     pub(crate) const fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// A bell that lies `at` bytes from the start; nothing when it does not fit there or is not aligned.
+    pub fn bell(&self, at: usize) -> Option<&Bell> {
+        let end = at.checked_add(size_of::<Bell>())?;
+        let place = self.base.as_ptr() as usize + at.min(self.length);
+        if end > self.length || !place.is_multiple_of(align_of::<Bell>()) {
+            return None;
+        }
+        // SAFETY: it lies within the region, aligned; a bell is made of atomics, for which every value is valid, and the
+        // memory lives while `self` is held.
+        Some(unsafe { self.base.add(at).cast::<Bell>().as_ref() })
     }
 
     /// Who keeps the memory, if anybody does.

@@ -165,10 +165,10 @@ fn peers_that_both_ask_find_each_other() {
             let mut pair = Pair::strangers(Reliability::Delivery, loses_nothing, &Config::default());
             let until = Instant::from_nanos(1_000_000_000);
             let names: [(&[u8], &[u8]); 2] = [(b"one", b"two"), (b"two", b"one")];
-            for side in 0..2 {
+            for (side, names) in names.into_iter().enumerate() {
                 let now = pair.now;
                 let one = &mut pair.sides[side];
-                one.nic.request(one.vi, one.path, names[side], true, now, until).expect("idle");
+                one.nic.request(one.vi, one.path, names, true, now, until).expect("idle");
                 pair.run(later);
             }
             pair.run(Duration::from_millis(200));
