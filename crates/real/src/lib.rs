@@ -5,6 +5,7 @@
 
 mod calibrate;
 pub mod clock;
+pub mod link;
 pub mod wait;
 
 pub use calibrate::costs;

@@ -1,0 +1,4 @@
+//! Real links: where packets leave the process. One file each.
+
+pub mod shm;
+pub mod udp;
