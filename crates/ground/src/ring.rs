@@ -242,6 +242,11 @@ impl Consumer {
         turn == self.emptied.wrapping_add(1) && !self.side.condemned
     }
 
+    /// Whether the producer broke the ring.
+    pub const fn is_condemned(&self) -> bool {
+        self.side.condemned
+    }
+
     /// The entry in the next slot; nothing while it is not there. Give it back with [`Consumer::give_back`].
     ///
     /// # Errors

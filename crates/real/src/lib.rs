@@ -6,6 +6,7 @@
 mod calibrate;
 pub mod clock;
 pub mod link;
+pub mod vi;
 pub mod wait;
 
 pub use calibrate::costs;

@@ -29,18 +29,37 @@ const JUMP: Duration = Duration::from_micros(5);
 /// How a thread sleeps until its bell is rung, and how it is woken.
 ///
 /// A sleep may end early; it must not go on once the bell has been rung and [`Sleeper::wake`] was called.
-pub trait Sleeper {
+pub trait Sleeper<B: Doorbell = Bell> {
     /// Sleeps while `bell` is armed, at most for `timeout`.
-    fn sleep(&self, bell: &Bell, timeout: Option<Duration>);
+    fn sleep(&self, bell: &B, timeout: Option<Duration>);
     /// Wakes the sleeper. Only who was told so by [`Bell::ring`] calls it.
-    fn wake(&self, bell: &Bell);
+    fn wake(&self, bell: &B);
+}
 
-    /// Rings: what there is to see has been made visible, and a sleeper learns of it.
+/// Rings a bell through its sleeper: what there is to see has been made visible, and a sleeper learns of it.
+#[inline]
+pub fn ring(sleeper: &impl Sleeper, bell: &Bell) {
+    if bell.ring(machine_nanos) {
+        sleeper.wake(bell);
+    }
+}
+
+/// What a sleeper arms before it sleeps: a bell, or several that ring for one sleeper.
+pub trait Doorbell {
+    /// As [`Bell::arm`].
+    fn arm(&self);
+    /// As [`Bell::disarm`]; of several bells, when the first was rung.
+    fn disarm(&self) -> Option<u64>;
+}
+
+impl Doorbell for Bell {
     #[inline]
-    fn ring(&self, bell: &Bell) {
-        if bell.ring(machine_nanos) {
-            self.wake(bell);
-        }
+    fn arm(&self) {
+        Bell::arm(self);
+    }
+    #[inline]
+    fn disarm(&self) -> Option<u64> {
+        Bell::disarm(self)
     }
 }
 
@@ -136,7 +155,7 @@ impl Sleeper for FutexSleeper {
     }
 }
 
-fn timespec(length: Duration) -> Timespec {
+pub(crate) fn timespec(length: Duration) -> Timespec {
     // Longer than the machine will run is as good as for ever.
     Timespec { tv_sec: length.as_secs().min(1 << 40) as i64, tv_nsec: length.subsec_nanos().into() }
 }
@@ -185,10 +204,10 @@ impl Waiting {
     /// Whoever makes something visible to `look` must ring `bell` through the same kind of `sleeper`. The deadline is a
     /// moment of this place's clock. `look` is called again after it at least once.
     #[inline]
-    pub fn wait<T>(
+    pub fn wait<T, B: Doorbell>(
         &mut self,
-        bell: &Bell,
-        sleeper: &impl Sleeper,
+        bell: &B,
+        sleeper: &impl Sleeper<B>,
         deadline: Instant,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
@@ -199,10 +218,10 @@ impl Waiting {
         self.wait_long(bell, sleeper, deadline, look)
     }
 
-    fn wait_long<T>(
+    fn wait_long<T, B: Doorbell>(
         &mut self,
-        bell: &Bell,
-        sleeper: &impl Sleeper,
+        bell: &B,
+        sleeper: &impl Sleeper<B>,
         deadline: Instant,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
@@ -257,12 +276,12 @@ impl Waiting {
         self.switches > before
     }
 
-    fn sleep<T>(
+    fn sleep<T, B: Doorbell>(
         &mut self,
         now: Instant,
         until: Instant,
-        bell: &Bell,
-        sleeper: &impl Sleeper,
+        bell: &B,
+        sleeper: &impl Sleeper<B>,
         look: &mut impl FnMut() -> Option<T>,
     ) -> (Option<T>, Evidence) {
         bell.arm();
@@ -329,7 +348,7 @@ mod tests {
         };
         let send = |place: usize| {
             places[place].0.fetch_add(1, Release);
-            sleepers[place].ring(&places[place].1);
+            ring(&sleepers[place], &places[place].1);
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {

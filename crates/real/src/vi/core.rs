@@ -1,0 +1,422 @@
+//! What the lock of a NIC guards: the NIC itself, its paths and their links.
+
+use super::device::{Device, HostAddress, OpenError};
+use crate::clock::machine_nanos;
+use crate::link::shm::{self, Door, Half, ShmLink};
+use crate::link::udp::{self, UdpLink};
+use crate::wait::{Doorbell, EventSleeper, Sleeper};
+use kiban_ground::{Bell, Instant, SharedBytes, SharedRoom};
+use kiban_stack::vi::{Config, Nic, PathTraits};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Packets taken from one link before the next has its turn.
+const TURN_PACKETS: usize = 64;
+/// Callers in shared memory that have not spoken yet, at most.
+const HALVES_MAX: usize = 16;
+/// How often a driver that does not sleep looks whether a peer has died, or calls.
+const LOOK_AROUND: Duration = Duration::from_millis(1);
+
+/// What wakes the driver: the links' events, callers, sockets, and the NIC's own bell.
+pub(crate) struct Doors {
+    pub(crate) epoll: OwnedFd,
+    own: EventSleeper,
+    bell: Bell,
+}
+
+impl Doors {
+    pub(crate) fn new() -> io::Result<Doors> {
+        let doors = Doors {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            own: EventSleeper::new()?,
+            bell: Bell::default(),
+        };
+        doors.watch(doors.own.as_fd(), true)?;
+        Ok(doors)
+    }
+
+    /// Watches a file: its edges, or its level.
+    fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+        let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
+        Ok(epoll::add(&self.epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
+    }
+
+    /// Wakes the driver, from within the process.
+    pub(crate) fn wake(&self) {
+        if self.bell.ring(machine_nanos) {
+            self.own.wake(&self.bell);
+        }
+    }
+}
+
+impl Doorbell for super::Shared {
+    fn arm(&self) {
+        let core = super::lock(&self.core);
+        core.links.iter().filter_map(Way::shm).for_each(|link| link.own_bell().arm());
+        self.doors.bell.arm();
+    }
+
+    fn disarm(&self) -> Option<u64> {
+        let core = super::lock(&self.core);
+        let rung = core.links.iter().filter_map(Way::shm).filter_map(|link| link.own_bell().disarm());
+        // The first that was rung is what ended the sleep.
+        let first = rung.min();
+        self.doors.bell.disarm().into_iter().chain(first).min()
+    }
+}
+
+impl Sleeper<super::Shared> for super::Shared {
+    fn sleep(&self, _: &super::Shared, timeout: Option<Duration>) {
+        {
+            let mut core = super::lock(&self.core);
+            core.sleeps_until = timeout.map_or(Instant::NEVER, |timeout| self.clock.now() + timeout);
+        }
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 32];
+        let timeout = timeout.map(crate::wait::timespec);
+        // Errors are early ends.
+        let _ = epoll::wait(&self.doors.epoll, &mut events, timeout.as_ref());
+        let mut core = super::lock(&self.core);
+        core.sleeps_until = Instant::ZERO;
+        core.around_at = Instant::ZERO;
+    }
+
+    fn wake(&self, _: &super::Shared) {
+        self.doors.wake();
+    }
+}
+
+/// A path and its link.
+struct Way {
+    path: u32,
+    host: HostAddress,
+    link: Link,
+}
+
+enum Link {
+    /// Packets of this path arrive on that one.
+    Loopback(u32),
+    /// Shared memory, before both have spoken.
+    Half(Half),
+    /// Shared memory.
+    Shm(Box<ShmLink>),
+    /// A peer of the socket.
+    Udp(SocketAddr),
+}
+
+impl Way {
+    fn shm(&self) -> Option<&ShmLink> {
+        match &self.link {
+            Link::Shm(link) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+/// The NIC and its links.
+pub(crate) struct Core {
+    pub(crate) nic: Nic,
+    links: Vec<Way>,
+    address: HostAddress,
+    door: Option<Door>,
+    udp: Option<UdpLink>,
+    epoll: OwnedFd,
+    room: Box<[u8]>,
+    /// When the driver will wake by itself; zero while it is awake.
+    sleeps_until: Instant,
+    /// When to look around again.
+    around_at: Instant,
+    /// Paths that have gone, to be closed when no link is being looked at.
+    gone: Vec<u32>,
+}
+
+impl Core {
+    pub(crate) fn open(device: &Device, config: Config, doors: &Doors) -> Result<Core, OpenError> {
+        let mut seed = [0; 8];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
+        let mut core = Core {
+            nic: Nic::new(config, u64::from_ne_bytes(seed)),
+            links: Vec::new(),
+            address: HostAddress::Loopback,
+            door: None,
+            udp: None,
+            epoll: doors.epoll.try_clone()?,
+            room: vec![0; udp::PACKET_BYTES_MAX].into(),
+            sleeps_until: Instant::ZERO,
+            around_at: Instant::ZERO,
+            gone: Vec::new(),
+        };
+        match device {
+            Device::Loopback => {}
+            Device::Shm(name) => {
+                let name = name
+                    .clone()
+                    .unwrap_or_else(|| format!("{}-{:x}", std::process::id(), u64::from_ne_bytes(seed)));
+                let door = Door::open(name.as_bytes())?;
+                doors.watch(door.as_fd(), false)?;
+                core.address = HostAddress::Name(name.into_bytes());
+                core.door = Some(door);
+            }
+            Device::Udp(local) => {
+                let udp = UdpLink::bind(*local)?;
+                doors.watch(udp.as_fd(), false)?;
+                core.address = HostAddress::Udp(udp.local());
+                core.udp = Some(udp);
+            }
+        }
+        Ok(core)
+    }
+
+    pub(crate) fn address(&self) -> &HostAddress {
+        &self.address
+    }
+
+    pub(crate) fn address_of(&self, path: u32) -> HostAddress {
+        self.links.iter().find(|way| way.path == path).map_or(HostAddress::Loopback, |way| way.host.clone())
+    }
+
+    /// Whether a sleeping driver has to be told of an earlier deadline.
+    pub(crate) fn wakes_sleeper(&self) -> bool {
+        self.nic.deadline() < self.sleeps_until
+    }
+
+    fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+        let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
+        Ok(epoll::add(&self.epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
+    }
+
+    // ---- paths
+
+    /// The path to a host, made if there is none.
+    pub(crate) fn path_to(&mut self, host: &HostAddress) -> io::Result<u32> {
+        let own = *host == self.address || *host == HostAddress::Loopback;
+        let wanted = if own { &HostAddress::Loopback } else { host };
+        if let Some(way) = self.links.iter().find(|way| way.host == *wanted) {
+            return Ok(way.path);
+        }
+        match (wanted, &self.address) {
+            (HostAddress::Loopback, _) => self.open_loopback(),
+            (HostAddress::Name(name), HostAddress::Name(_)) => {
+                let half = Half::call(name)?;
+                self.add_half(half, host.clone())
+            }
+            (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "an address of another kind of device")),
+        }
+    }
+
+    fn new_path(&mut self, traits: PathTraits) -> io::Result<u32> {
+        self.nic.open_path(traits).map_err(|refusal| io::Error::other(refusal.to_string()))
+    }
+
+    fn open_loopback(&mut self) -> io::Result<u32> {
+        let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
+        let (there, back) = (self.new_path(traits)?, self.new_path(traits)?);
+        for (path, other) in [(there, back), (back, there)] {
+            self.links.push(Way { path, host: HostAddress::Loopback, link: Link::Loopback(other) });
+        }
+        Ok(there)
+    }
+
+    fn add_half(&mut self, half: Half, host: HostAddress) -> io::Result<u32> {
+        self.watch(half.as_fd(), true)?;
+        let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
+        let path = self.new_path(traits)?;
+        self.links.push(Way { path, host, link: Link::Half(half) });
+        Ok(path)
+    }
+
+    fn add_udp(&mut self, to: SocketAddr) -> io::Result<u32> {
+        let traits =
+            PathTraits { packet_bytes: UdpLink::packet_bytes(to.ip()), loses_nothing: false, checked: true };
+        let path = self.new_path(traits)?;
+        self.links.push(Way { path, host: HostAddress::Udp(to), link: Link::Udp(to) });
+        Ok(path)
+    }
+
+    // ---- moving packets
+
+    /// Takes what has arrived, and sends what there is to send.
+    #[inline]
+    pub(crate) fn drive(&mut self, now: Instant) {
+        if now >= self.around_at {
+            self.look_around(now);
+        }
+        self.take_from_rings(now);
+        if self.udp.is_some() {
+            self.take_from_udp(now);
+        }
+        self.flush(now);
+    }
+
+    /// The host has had its chance to answer.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.nic.settle(now);
+        self.flush(now);
+    }
+
+    #[inline]
+    fn take_from_rings(&mut self, now: Instant) {
+        let Core { nic, links, gone, .. } = self;
+        for way in links.iter_mut() {
+            let Link::Shm(link) = &mut way.link else { continue };
+            if !link.into.is_ready() && !link.into.is_condemned() {
+                continue;
+            }
+            for _ in 0..TURN_PACKETS {
+                match link.into.peek() {
+                    Ok(Some(packet)) => nic.arrive(way.path, packet, now),
+                    Ok(None) => break,
+                    Err(_) => {
+                        gone.push(way.path);
+                        break;
+                    }
+                }
+                link.into.give_back();
+            }
+            // The other side may sleep because its ring was full.
+            link.ring(machine_nanos);
+        }
+        if !self.gone.is_empty() {
+            self.close_gone();
+        }
+    }
+
+    fn take_from_udp(&mut self, now: Instant) {
+        for _ in 0..TURN_PACKETS {
+            let Core { nic, links, udp: Some(udp), room, .. } = self else { return };
+            let Some((length, from)) = udp.receive(room) else { return };
+            let known = links.iter().find(|way| matches!(way.link, Link::Udp(to) if to == from));
+            if let Some(way) = known {
+                nic.arrive(way.path, SharedBytes::from(&room[..length]), now);
+                continue;
+            }
+            // A stranger: it gets a path for as long as it has something to say.
+            let Ok(path) = self.add_udp(from) else { continue };
+            self.nic.arrive(path, SharedBytes::from(&self.room[..length]), now);
+            if !self.nic.uses(path) {
+                self.gone.push(path);
+                self.close_gone();
+            }
+        }
+    }
+
+    /// Sends what there is to send, as far as links take it.
+    #[inline]
+    pub(crate) fn flush(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.links.len() {
+            let path = self.links[index].path;
+            if self.nic.has_packet(path) {
+                self.flush_way(index, now);
+            }
+            index += 1;
+        }
+        if !self.gone.is_empty() {
+            self.close_gone();
+        }
+    }
+
+    fn flush_way(&mut self, index: usize, now: Instant) {
+        let Core { nic, links, udp, room, gone, .. } = self;
+        let Way { path, link, .. } = &mut links[index];
+        match link {
+            Link::Half(_) => {}
+            Link::Shm(link) => {
+                let mut sent = false;
+                loop {
+                    match link.out.room() {
+                        Ok(Some(mut slot)) => {
+                            let Some(length) = nic.fetch(*path, &mut slot, now) else { break };
+                            link.out.publish(length);
+                            sent = true;
+                        }
+                        Ok(None) => {
+                            // Full: the other side rings nobody when it empties a ring, so look again soon.
+                            break;
+                        }
+                        Err(_) => {
+                            gone.push(*path);
+                            break;
+                        }
+                    }
+                }
+                if sent {
+                    link.ring(machine_nanos);
+                }
+            }
+            Link::Udp(to) => {
+                while let Some(length) = nic.fetch(*path, &mut SharedRoom::from(&mut room[..]), now) {
+                    if let Some(udp) = udp {
+                        udp.send(&room[..length], *to);
+                    }
+                }
+            }
+            Link::Loopback(other) => {
+                // What arrives on one may be answered on the other.
+                let (mut from, mut to) = (*path, *other);
+                while nic.has_packet(from) || nic.has_packet(to) {
+                    let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
+                    while let Some(length) = nic.fetch(from, &mut slot, now) {
+                        nic.arrive(
+                            to,
+                            SharedBytes::from(&*slot.private(length).expect("a room of our own")),
+                            now,
+                        );
+                    }
+                    (from, to) = (to, from);
+                }
+            }
+        }
+    }
+
+    /// Looks for what happens seldom: callers, words of callers, ends.
+    fn look_around(&mut self, now: Instant) {
+        self.around_at = now + LOOK_AROUND;
+        while let Some(half) = self.door.as_ref().and_then(Door::caller) {
+            let halves = self.links.iter().filter(|way| matches!(way.link, Link::Half(_))).count();
+            if halves < HALVES_MAX {
+                // What it is called does not matter: answers go by the path.
+                let _ = self.add_half(half, HostAddress::Name(Vec::new()));
+            }
+        }
+        for index in 0..self.links.len() {
+            let Way { path, link, .. } = &mut self.links[index];
+            let path = *path;
+            match link {
+                Link::Half(half) => match half.complete() {
+                    Ok(None) => {}
+                    Ok(Some(whole)) => {
+                        if self.watch(whole.event(), true).is_ok() && self.watch(whole.socket(), true).is_ok()
+                        {
+                            self.links[index].link = Link::Shm(Box::new(whole));
+                        } else {
+                            self.gone.push(path);
+                        }
+                    }
+                    Err(_) => self.gone.push(path),
+                },
+                // What it sent before its end is taken first.
+                Link::Shm(link) if !link.into.is_ready() && link.is_gone() => self.gone.push(path),
+                _ => {}
+            }
+        }
+        // A path to a stranger that nobody uses any more is forgotten.
+        for way in &self.links {
+            if matches!(way.link, Link::Udp(_)) && !self.nic.uses(way.path) {
+                self.gone.push(way.path);
+            }
+        }
+        self.close_gone();
+    }
+
+    fn close_gone(&mut self) {
+        for path in std::mem::take(&mut self.gone) {
+            self.nic.close_path(path);
+            self.links.retain(|way| way.path != path);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Devices and the addresses of their hosts.
+
+use crate::link::shm;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+/// The UDP port of a VI NIC whose address names none.
+pub const UDP_PORT: u16 = 4808;
+
+/// What a NIC is opened on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Device {
+    /// VIs of this NIC connect with each other.
+    #[default]
+    Loopback,
+    /// Shared memory with other processes of this user; the name by which they call, or none of one's own.
+    Shm(Option<String>),
+    /// UDP on an address of this host.
+    Udp(SocketAddr),
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Loopback => f.write_str("loopback"),
+            Device::Shm(None) => f.write_str("shm"),
+            Device::Shm(Some(name)) => write!(f, "shm:{name}"),
+            Device::Udp(address) => write!(f, "udp:{address}"),
+        }
+    }
+}
+
+/// Why a NIC was not opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The device's word.
+    Unknown(String),
+    /// The system refused.
+    System(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Unknown(word) => write!(
+                f,
+                "no VI device is called {word:?}: write loopback, shm, shm:NAME, udp:ADDRESS or udp:ADDRESS:PORT"
+            ),
+            OpenError::System(error) => write!(f, "the device cannot be opened: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> OpenError {
+        OpenError::System(error)
+    }
+}
+
+impl FromStr for Device {
+    type Err = OpenError;
+
+    fn from_str(word: &str) -> Result<Device, OpenError> {
+        let unknown = || OpenError::Unknown(word.into());
+        match word.split_once(':') {
+            None if word == "loopback" => Ok(Device::Loopback),
+            None if word == "shm" => Ok(Device::Shm(None)),
+            None if word == "udp" => Ok(Device::Udp((Ipv4Addr::UNSPECIFIED, UDP_PORT).into())),
+            Some(("shm", name)) if (1..=shm::NAME_BYTES_MAX).contains(&name.len()) => {
+                Ok(Device::Shm(Some(name.into())))
+            }
+            Some(("udp", address)) => udp_address(address).map(Device::Udp).ok_or_else(unknown),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// `ADDRESS` or `ADDRESS:PORT`.
+fn udp_address(word: &str) -> Option<SocketAddr> {
+    word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(|address| (address, UDP_PORT).into()))
+}
+
+/// The host part of an address, as one kind of device knows it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum HostAddress {
+    /// This NIC itself.
+    Loopback,
+    /// A name in shared memory.
+    Name(Vec<u8>),
+    /// A socket.
+    Udp(SocketAddr),
+}
+
+impl fmt::Display for HostAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostAddress::Loopback => f.write_str("loopback"),
+            HostAddress::Name(name) => write!(f, "shm:{}", String::from_utf8_lossy(name)),
+            HostAddress::Udp(address) => write!(f, "udp:{address}"),
+        }
+    }
+}
+
+impl FromStr for HostAddress {
+    type Err = OpenError;
+
+    /// As a [`Device`] is written; a shared-memory host has a name.
+    fn from_str(word: &str) -> Result<HostAddress, OpenError> {
+        match word.parse::<Device>()? {
+            Device::Loopback => Ok(HostAddress::Loopback),
+            Device::Shm(Some(name)) => Ok(HostAddress::Name(name.into_bytes())),
+            Device::Shm(None) => Err(OpenError::Unknown(word.into())),
+            Device::Udp(address) => Ok(HostAddress::Udp(address)),
+        }
+    }
+}
+
+impl HostAddress {
+    /// The address as bytes: nothing, a name, or an IP address and a port.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            HostAddress::Loopback => Vec::new(),
+            HostAddress::Name(name) => name.clone(),
+            HostAddress::Udp(address) => {
+                let mut bytes = match address.ip() {
+                    IpAddr::V4(ip) => ip.octets().to_vec(),
+                    IpAddr::V6(ip) => ip.octets().to_vec(),
+                };
+                bytes.extend_from_slice(&address.port().to_be_bytes());
+                bytes
+            }
+        }
+    }
+
+    /// Reads an address of the same kind as this one.
+    pub fn like(&self, bytes: &[u8]) -> Option<HostAddress> {
+        match self {
+            HostAddress::Loopback => bytes.is_empty().then_some(HostAddress::Loopback),
+            HostAddress::Name(_) => {
+                (1..=shm::NAME_BYTES_MAX).contains(&bytes.len()).then(|| HostAddress::Name(bytes.to_vec()))
+            }
+            HostAddress::Udp(_) => {
+                let (ip, port) = bytes.split_last_chunk::<2>()?;
+                let ip = match ip.len() {
+                    4 => IpAddr::from(<[u8; 4]>::try_from(ip).ok()?),
+                    16 => IpAddr::from(<[u8; 16]>::try_from(ip).ok()?),
+                    _ => return None,
+                };
+                Some(HostAddress::Udp((ip, u16::from_be_bytes(*port)).into()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_and_addresses_are_written_and_read() {
+        for word in ["loopback", "shm", "shm:server", "udp:192.0.2.1:99", "udp:[2001:db8::1]:7"] {
+            assert_eq!(word.parse::<Device>().expect("a device").to_string(), word);
+        }
+        assert_eq!("udp:192.0.2.1".parse::<Device>().expect("a device").to_string(), "udp:192.0.2.1:4808");
+        for word in ["", "shm:", "udp:", "udp:name", "nic0", "loopback:1"] {
+            let error = word.parse::<Device>().expect_err(word).to_string();
+            assert!(error.contains("write loopback, shm"), "{error}");
+        }
+        for word in ["loopback", "shm:server", "udp:192.0.2.1:99", "udp:[2001:db8::1]:7"] {
+            let address: HostAddress = word.parse().expect("an address");
+            assert_eq!(address.like(&address.to_bytes()), Some(address));
+        }
+        assert_eq!(HostAddress::Loopback.like(b"x"), None);
+        assert_eq!(HostAddress::Udp(([0; 4], 0).into()).like(b"x"), None);
+    }
+}

@@ -1,0 +1,665 @@
+//! A VI NIC in real time: the same value that the simulator drives, with links, sleep and many threads.
+//!
+//! Goal      the calls of the VI Architecture, blocking ones among them, for any thread.
+//! Turn      the NIC has no thread of its own: whoever posts, polls or waits holds the lock for a moment and moves what
+//!           there is to move (`core.rs`). Nobody blocks inside.
+//! Wait      of those who wait, one is the *driver*: it spins or sleeps on the links by its queue's policy
+//!           ([`crate::wait`]). The others sleep until the driver has news for somebody.
+//! Away      when nobody has driven for a while, a helper thread does, so that a peer's RDMA, acknowledgements and requests
+//!           are answered while the program computes. It sleeps until something arrives.
+//! Devices   `loopback` joins VIs of one process; `shm[:NAME]` joins processes of one user on one host; `udp[:ADDRESS[:PORT]]`
+//!           joins hosts.
+//! Limits    one lock a NIC: programs that drive many queues from many threads open a NIC a thread.
+//! Left out  fork: a child must not use its parent's NIC.
+
+mod core;
+mod device;
+mod helper;
+
+pub use device::{Device, HostAddress, OpenError, UDP_PORT};
+
+use self::core::{Core, Doors};
+use crate::clock::Clock;
+use crate::wait::Waiting;
+use kiban_ground::{Instant, Region, Report, Wait};
+use kiban_stack::vi::{
+    Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, ViAttributes,
+    ViCounters, ViState, Work,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// An address of an endpoint: a host, and a discriminator that chooses among its endpoints.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    /// The host, as its device knows it.
+    pub host: HostAddress,
+    /// The endpoint.
+    pub discriminator: Vec<u8>,
+}
+
+/// Why a blocking call came to nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The NIC refused.
+    Refused(Refusal),
+    /// The time is over.
+    Timeout,
+    /// The connection did not come to be.
+    Connect(ConnectError),
+    /// The queue's completions go to a completion queue: wait there.
+    OnCompletionQueue,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Refused(refusal) => refusal.fmt(f),
+            Failure::Timeout => f.write_str("nothing came in time"),
+            Failure::Connect(error) => error.fmt(f),
+            Failure::OnCompletionQueue => {
+                f.write_str("the queue's completions go to a completion queue: wait for that instead")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+/// A request to connect that waits for an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    number: u32,
+    /// Who asks.
+    pub from: Address,
+    /// What it says of itself.
+    pub remoteness: Remoteness,
+}
+
+/// What one waits for: each has a policy and learns for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Queue {
+    /// The send queue of a VI.
+    Send(u32),
+    /// The receive queue of a VI.
+    Receive(u32),
+    /// A completion queue.
+    Completions(u32),
+    /// Connections and events.
+    Control,
+}
+
+/// A NIC. Clones are the same NIC; it closes with the last.
+#[derive(Clone)]
+pub struct Nic {
+    shared: Arc<Shared>,
+    /// Stops the helper when the last of the host's clones goes.
+    _helper: Arc<helper::Helper>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) core: Mutex<Core>,
+    pub(crate) clock: Clock,
+    /// Who sleeps on the links.
+    pub(crate) driver: Mutex<()>,
+    /// Wakes whoever sleeps on the links, from within.
+    pub(crate) doors: Doors,
+    /// Threads that wait without driving.
+    followers: AtomicUsize,
+    news: (Mutex<u64>, Condvar),
+    places: Mutex<Places>,
+    /// When somebody last moved things, nanoseconds of the clock.
+    pub(crate) driven_at: AtomicU64,
+    /// The helper sleeps on the links.
+    pub(crate) helper_drives: AtomicBool,
+}
+
+#[derive(Default)]
+struct Places {
+    policy: Wait,
+    of: HashMap<Queue, Wait>,
+    waiting: HashMap<Queue, Arc<Mutex<Waiting>>>,
+}
+
+/// A lock whose holder cannot leave things half done: a panic of one thread is not the end of the others.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Nic {
+    /// Opens a NIC on a device.
+    ///
+    /// # Errors
+    /// The device's word is not understood, or the system refuses its name or address.
+    pub fn open(device: &Device) -> Result<Nic, OpenError> {
+        Nic::open_with(device, Config::default())
+    }
+
+    /// The same with settings.
+    ///
+    /// # Errors
+    /// As [`Nic::open`].
+    pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
+        let clock = Clock::new();
+        let doors = Doors::new()?;
+        let core = Core::open(device, config, &doors)?;
+        let shared = Arc::new(Shared {
+            core: Mutex::new(core),
+            clock,
+            driver: Mutex::new(()),
+            doors,
+            followers: AtomicUsize::new(0),
+            news: (Mutex::new(0), Condvar::new()),
+            places: Mutex::new(Places::default()),
+            driven_at: AtomicU64::new(0),
+            helper_drives: AtomicBool::new(false),
+        });
+        let helper = helper::Helper::start(&shared)?;
+        Ok(Nic { shared, _helper: Arc::new(helper) })
+    }
+
+    /// The NIC's own address, without discriminator.
+    pub fn address(&self) -> HostAddress {
+        lock(&self.shared.core).address().clone()
+    }
+
+    /// The settings.
+    pub fn config(&self) -> Config {
+        lock(&self.shared.core).nic.config().clone()
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> ViCounters {
+        *lock(&self.shared.core).nic.counters()
+    }
+
+    /// What time it is for this NIC.
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+
+    /// Works on the NIC, then moves what is to be moved.
+    #[inline]
+    fn work<T>(&self, work: impl FnOnce(&mut Core, Instant) -> T) -> T {
+        let now = self.shared.clock.now();
+        self.shared.note_drive(now);
+        let mut core = lock(&self.shared.core);
+        let done = work(&mut core, now);
+        core.flush(now);
+        let earlier = core.wakes_sleeper();
+        let news = core.nic.take_news();
+        drop(core);
+        if news {
+            self.shared.call_followers();
+        }
+        // A driver that sleeps does so by an earlier deadline, or for what has just happened.
+        if news || earlier {
+            self.shared.doors.wake();
+        }
+        done
+    }
+
+    // ---- memory, queues, VIs: see `kiban_stack::vi::Nic` for each
+
+    /// A new protection tag.
+    pub fn create_tag(&self) -> Result<u32, Refusal> {
+        self.work(|core, _| core.nic.create_tag())
+    }
+
+    /// Gives a tag back.
+    pub fn destroy_tag(&self, tag: u32) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.destroy_tag(tag))
+    }
+
+    /// Registers memory: its handle.
+    pub fn register(&self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
+        self.work(|core, _| core.nic.register(region, attributes))
+    }
+
+    /// Forgets a memory. When this returns, nobody touches it any more.
+    pub fn deregister(&self, handle: u32) -> Result<Region, Refusal> {
+        self.work(|core, _| core.nic.deregister(handle))
+    }
+
+    /// What a memory allows.
+    pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
+        self.work(|core, _| core.nic.memory_attributes(handle))
+    }
+
+    /// Changes what a memory allows.
+    pub fn set_memory_attributes(&self, handle: u32, attributes: MemoryAttributes) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.set_memory_attributes(handle, attributes))
+    }
+
+    /// A completion queue.
+    pub fn create_queue(&self, entries: usize) -> Result<u32, Refusal> {
+        self.work(|core, _| core.nic.create_queue(entries))
+    }
+
+    /// Changes the room of a completion queue.
+    pub fn resize_queue(&self, queue: u32, entries: usize) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.resize_queue(queue, entries))
+    }
+
+    /// Gives a completion queue back.
+    pub fn destroy_queue(&self, queue: u32) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.destroy_queue(queue))
+    }
+
+    /// A new VI.
+    pub fn create_vi(
+        &self,
+        attributes: ViAttributes,
+        send_queue: Option<u32>,
+        receive_queue: Option<u32>,
+    ) -> Result<u32, Refusal> {
+        self.work(|core, _| core.nic.create_vi(attributes, send_queue, receive_queue))
+    }
+
+    /// Destroys an idle VI.
+    pub fn destroy_vi(&self, vi: u32) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.destroy_vi(vi))?;
+        let mut places = lock(&self.shared.places);
+        for queue in [Queue::Send(vi), Queue::Receive(vi)] {
+            places.of.remove(&queue);
+            places.waiting.remove(&queue);
+        }
+        Ok(())
+    }
+
+    /// Where a VI stands: its state, its attributes, whether its send and receive queues are empty.
+    pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), Refusal> {
+        self.work(|core, now| {
+            core.drive(now);
+            core.nic.vi(vi)
+        })
+    }
+
+    /// Changes what an idle VI is made with.
+    pub fn set_vi(&self, vi: u32, attributes: ViAttributes) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.set_vi(vi, attributes))
+    }
+
+    // ---- work
+
+    /// Posts a descriptor to a send queue.
+    #[inline]
+    pub fn post_send(&self, vi: u32, work: Work<'_>) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.post_send(vi, work))
+    }
+
+    /// Posts a descriptor to a receive queue.
+    #[inline]
+    pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.post_receive(vi, cookie, segments))
+    }
+
+    /// The next descriptor of a send queue that is done; looks once.
+    #[inline]
+    pub fn send_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
+        self.look(|core| core.nic.send_done(vi).transpose()).transpose()
+    }
+
+    /// The next descriptor of a receive queue that is done; looks once.
+    #[inline]
+    pub fn receive_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
+        self.look(|core| core.nic.receive_done(vi).transpose()).transpose()
+    }
+
+    /// The next completion of a completion queue: which VI has a done descriptor, and whether on its receive queue.
+    #[inline]
+    pub fn queue_done(&self, queue: u32) -> Result<Option<(u32, bool)>, Refusal> {
+        self.look(|core| core.nic.queue_done(queue).transpose()).transpose()
+    }
+
+    /// Waits for a descriptor of a send queue.
+    ///
+    /// # Errors
+    /// The VI is not there, its completions go to a completion queue, or the time is over.
+    pub fn send_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
+        if self.work(|core, _| core.nic.queues_of(vi))?.0.is_some() {
+            return Err(Failure::OnCompletionQueue);
+        }
+        self.wait(Queue::Send(vi), timeout, |core| core.nic.send_done(vi).transpose())?
+            .map_err(Failure::Refused)
+    }
+
+    /// Waits for a descriptor of a receive queue.
+    ///
+    /// # Errors
+    /// As [`Nic::send_wait`].
+    pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
+        if self.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+            return Err(Failure::OnCompletionQueue);
+        }
+        self.wait(Queue::Receive(vi), timeout, |core| core.nic.receive_done(vi).transpose())?
+            .map_err(Failure::Refused)
+    }
+
+    /// Waits for a completion of a completion queue.
+    ///
+    /// # Errors
+    /// The queue is not there, or the time is over.
+    pub fn queue_wait(&self, queue: u32, timeout: Duration) -> Result<(u32, bool), Failure> {
+        let found =
+            self.wait(Queue::Completions(queue), timeout, |core| core.nic.queue_done(queue).transpose());
+        found?.map_err(Failure::Refused)
+    }
+
+    /// The next asynchronous event; looks once.
+    pub fn event(&self) -> Option<Event> {
+        self.look(|core| core.nic.event())
+    }
+
+    /// Waits for the next asynchronous event.
+    ///
+    /// # Errors
+    /// The time is over.
+    pub fn event_wait(&self, timeout: Duration) -> Result<Event, Failure> {
+        self.wait(Queue::Control, timeout, |core| core.nic.event())
+    }
+
+    // ---- connections
+
+    /// Takes requests at a discriminator from now on; those that nobody asks for wait.
+    pub fn listen(&self, discriminator: &[u8]) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.listen(discriminator))
+    }
+
+    /// Takes no more requests there.
+    pub fn unlisten(&self, discriminator: &[u8]) {
+        self.work(|core, _| core.nic.unlisten(discriminator));
+    }
+
+    /// Waits for a request at a discriminator, and takes further ones from now on.
+    ///
+    /// # Errors
+    /// The discriminator is too long, or the time is over.
+    pub fn connect_wait(&self, discriminator: &[u8], timeout: Duration) -> Result<Request, Failure> {
+        self.listen(discriminator)?;
+        self.wait(Queue::Control, timeout, |core| {
+            let request = core.nic.request_at(discriminator)?;
+            let host = core.address_of(request.path);
+            let from = Address { host, discriminator: request.source };
+            Some(Request { number: request.number, from, remoteness: request.remoteness })
+        })
+    }
+
+    /// Accepts a request with a VI that is like the one that asks.
+    pub fn accept(&self, request: &Request, vi: u32) -> Result<(), Refusal> {
+        self.work(|core, now| core.nic.accept(request.number, vi, now))
+    }
+
+    /// Refuses a request.
+    pub fn reject(&self, request: &Request) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.reject(request.number))
+    }
+
+    /// Connects a VI to an endpoint that waits; `local` is what ours is called.
+    ///
+    /// # Errors
+    /// Nobody waits there, the ends are not alike, or the time is over.
+    pub fn connect(
+        &self,
+        vi: u32,
+        local: &[u8],
+        remote: &Address,
+        timeout: Duration,
+    ) -> Result<Remoteness, Failure> {
+        self.begin(vi, local, remote, false, timeout)?;
+        self.peer_wait(vi, timeout)
+    }
+
+    /// Asks to connect with a peer that asks as well ([`Nic::peer_done`], [`Nic::peer_wait`]).
+    ///
+    /// # Errors
+    /// The VI is not idle, or there is no way to that host.
+    pub fn connect_peer(
+        &self,
+        vi: u32,
+        local: &[u8],
+        remote: &Address,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        self.begin(vi, local, remote, true, timeout)
+    }
+
+    fn begin(
+        &self,
+        vi: u32,
+        local: &[u8],
+        remote: &Address,
+        is_peer: bool,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        self.work(|core, now| {
+            let path = core.path_to(&remote.host).map_err(|error| match error.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                    Failure::Connect(ConnectError::NoMatch)
+                }
+                io::ErrorKind::InvalidInput => Failure::Refused(Refusal::BadAddress),
+                _ => Failure::Connect(ConnectError::Unreachable),
+            })?;
+            let until = if timeout == Duration::MAX { Instant::NEVER } else { now + timeout };
+            Ok(core.nic.request(vi, path, (local, &remote.discriminator), is_peer, now, until)?)
+        })
+    }
+
+    /// How a VI's request went, if that is known.
+    pub fn peer_done(&self, vi: u32) -> Result<Option<Result<Remoteness, ConnectError>>, Refusal> {
+        self.look(|core| core.nic.outcome(vi).transpose()).transpose()
+    }
+
+    /// Waits until it is known how a VI's request went.
+    ///
+    /// # Errors
+    /// It came to nothing, or the time is over; the VI is idle then.
+    pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<Remoteness, Failure> {
+        match self.wait(Queue::Control, timeout, |core| core.nic.outcome(vi).transpose()) {
+            Ok(outcome) => outcome?.map_err(|error| match error {
+                ConnectError::Timeout => Failure::Timeout,
+                error => Failure::Connect(error),
+            }),
+            Err(failure) => {
+                // Nobody waits for the answer any more.
+                let _ = self.disconnect(vi);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Ends a connection, a request, or an error: the VI is idle.
+    pub fn disconnect(&self, vi: u32) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.disconnect(vi))
+    }
+
+    // ---- waiting
+
+    /// How queues wait that have no policy of their own.
+    pub fn set_wait(&self, wait: Wait) {
+        let mut places = lock(&self.shared.places);
+        places.policy = wait;
+        places.waiting.clear();
+    }
+
+    /// How one queue waits.
+    pub fn set_queue_wait(&self, queue: Queue, wait: Wait) {
+        let mut places = lock(&self.shared.places);
+        places.of.insert(queue, wait);
+        places.waiting.remove(&queue);
+    }
+
+    /// What happened while a queue was waited for; nothing before the first wait.
+    pub fn wait_report(&self, queue: Queue) -> Option<Report> {
+        let place = lock(&self.shared.places).waiting.get(&queue).cloned()?;
+        let report = lock(&place).report().clone();
+        Some(report)
+    }
+
+    /// Looks once, and moves what is there to move.
+    #[inline]
+    fn look<T>(&self, mut look: impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
+        let now = self.shared.clock.now();
+        self.shared.note_drive(now);
+        self.shared.look_beside(now, &mut look)
+    }
+
+    fn wait<T>(
+        &self,
+        queue: Queue,
+        timeout: Duration,
+        mut look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<T, Failure> {
+        if let Some(found) = self.look(&mut look) {
+            return Ok(found);
+        }
+        let shared = &*self.shared;
+        let deadline = if timeout == Duration::MAX { Instant::NEVER } else { shared.clock.now() + timeout };
+        let place = {
+            let mut places = lock(&shared.places);
+            let wait = places.of.get(&queue).copied().unwrap_or(places.policy);
+            let new = || Arc::new(Mutex::new(Waiting::new(wait, shared.clock)));
+            places.waiting.entry(queue).or_insert_with(new).clone()
+        };
+        loop {
+            match shared.driver.try_lock() {
+                Ok(_driver) => {
+                    let mut waiting = lock(&place);
+                    let found = shared.drive_until(&mut waiting, deadline, &mut look);
+                    drop(waiting);
+                    drop(_driver);
+                    // Another may want to drive now.
+                    shared.call_followers();
+                    return found.ok_or(Failure::Timeout);
+                }
+                Err(std::sync::TryLockError::Poisoned(_)) => {
+                    shared.driver.clear_poison();
+                }
+                Err(std::sync::TryLockError::WouldBlock) => {
+                    if let Some(found) = shared.follow(deadline, &mut look) {
+                        return found;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Somebody is at work: the helper need not.
+    #[inline]
+    fn note_drive(&self, now: Instant) {
+        self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
+        if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
+            self.doors.wake();
+        }
+    }
+
+    /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others.
+    #[inline]
+    fn look<T>(&self, now: Instant, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
+        let mut core = lock(&self.core);
+        let mut found = look(&mut core);
+        if found.is_some() {
+            return (found, false);
+        }
+        core.drive(now);
+        found = look(&mut core);
+        if found.is_none() {
+            core.settle(now);
+        }
+        let news = core.nic.take_news();
+        drop(core);
+        if news {
+            self.call_followers();
+        }
+        (found, news)
+    }
+
+    /// The holder of the driver's lock waits by its policy, and moves things meanwhile.
+    pub(crate) fn drive_until<T>(
+        &self,
+        waiting: &mut Waiting,
+        deadline: Instant,
+        look: &mut impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            // The NIC's own deadlines interrupt the wait.
+            let due = lock(&self.core).nic.deadline();
+            let until = deadline.min(due);
+            let found = waiting.wait(self, self, until, || {
+                let now = self.clock.now();
+                self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
+                self.look(now, look).0
+            });
+            if found.is_some() || self.clock.now() >= deadline {
+                return found;
+            }
+        }
+    }
+
+    /// Somebody else drives: sleep until there is news, or nobody drives. None: try to drive.
+    fn follow<T>(
+        &self,
+        deadline: Instant,
+        look: &mut impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<Result<T, Failure>> {
+        self.followers.fetch_add(1, Ordering::SeqCst);
+        let seen = *lock(&self.news.0);
+        let mut result = self.look_beside(self.clock.now(), look).map(Ok);
+        if result.is_none() {
+            if self.helper_drives.swap(false, Ordering::AcqRel) {
+                self.doors.wake();
+            }
+            let now = self.clock.now();
+            // However the driver left, it is looked for again before long.
+            let most = deadline.since(now).min(Duration::from_millis(20));
+            let guard = lock(&self.news.0);
+            if *guard == seen {
+                drop(self.news.1.wait_timeout(guard, most));
+            }
+            if self.clock.now() >= deadline {
+                result = Some(self.look_beside(self.clock.now(), look).ok_or(Failure::Timeout));
+            }
+        }
+        self.followers.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Looks beside a driver: what is found there may be what it sleeps for.
+    fn look_beside<T>(&self, now: Instant, look: &mut impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
+        let (found, news) = self.look(now, look);
+        if news {
+            self.doors.wake();
+        }
+        found
+    }
+
+    /// Tells those who wait without driving that something has happened.
+    #[inline]
+    fn call_followers(&self) {
+        if self.followers.load(Ordering::SeqCst) > 0 {
+            *lock(&self.news.0) += 1;
+            self.news.1.notify_all();
+        }
+    }
+}
+
+impl fmt::Debug for Nic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nic({})", self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests;
