@@ -1,6 +1,7 @@
 //! Ground: what every room of kiban stands on.
 //!
-//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms, counters and settings.
+//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms, counters, settings, and waiting:
+//! doorbells and the decision when to sleep.
 //! No protocol and no operating system: time, chance and memory are values that a caller lends.
 #![no_std]
 extern crate alloc;
@@ -8,6 +9,7 @@ extern crate alloc;
 extern crate std;
 
 mod alarm;
+mod bell;
 mod chance;
 mod context;
 mod counters;
@@ -20,8 +22,10 @@ mod settings;
 mod slab;
 mod sum;
 mod time;
+mod wait;
 
 pub use alarm::{Alarm, Alarms};
+pub use bell::{Atomic, Atomics, Bell, Processor};
 pub use chance::Chance;
 pub use context::{Context, Memory};
 pub use counters::Copies;
@@ -32,6 +36,7 @@ pub use settings::{Setting, SettingError};
 pub use slab::Slab;
 pub use sum::{Sum, copy_and_sum};
 pub use time::Instant;
+pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, optimum};
 
 /// The word that a setting is written as.
 pub type SettingWord = alloc::string::String;

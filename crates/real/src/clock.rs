@@ -21,21 +21,25 @@ use rustix::time::{ClockId, clock_gettime};
 /// Copies agree with each other; two clocks created separately do not.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin: std::time::Instant,
+    /// On the monotone clock of the machine, which all processes share.
+    origin: u64,
 }
 
 impl Clock {
     /// A clock that shows zero now.
-    #[expect(clippy::disallowed_methods, reason = "this is where real time enters kiban")]
     #[expect(clippy::new_without_default, reason = "reading a clock is an act, not a default")]
     pub fn new() -> Self {
-        Self { origin: std::time::Instant::now() }
+        Self { origin: machine_nanos() }
     }
 
     /// The moment this clock shows. Later calls never show an earlier one.
     pub fn now(&self) -> Instant {
-        let elapsed = self.origin.elapsed().as_nanos();
-        Instant::from_nanos(u64::try_from(elapsed).expect("a process lives less than 584 years"))
+        self.at(machine_nanos())
+    }
+
+    /// What this clock shows when [`machine_nanos`] are `nanos`; zero for moments before its creation.
+    pub fn at(&self, nanos: u64) -> Instant {
+        Instant::from_nanos(nanos.saturating_sub(self.origin))
     }
 }
 
@@ -53,7 +57,7 @@ pub fn ticks() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        monotonic_nanos()
+        machine_nanos()
     }
 }
 
@@ -117,9 +121,9 @@ struct Bracket {
 }
 
 fn bracket() -> Bracket {
-    let before = monotonic_nanos();
+    let before = machine_nanos();
     let ticks = ticks();
-    let after = monotonic_nanos();
+    let after = machine_nanos();
     Bracket { ticks, nanos: before + (after - before) / 2, doubt: after - before }
 }
 
@@ -148,7 +152,8 @@ pub fn thread_cpu_nanos() -> u64 {
     nanos(ClockId::ThreadCPUTime)
 }
 
-fn monotonic_nanos() -> u64 {
+/// The monotone clock of the machine (CLOCK_MONOTONIC): the same for all processes, and never back.
+pub fn machine_nanos() -> u64 {
     nanos(ClockId::Monotonic)
 }
 

@@ -3,6 +3,10 @@
 //! This crate and the measuring harness on top of it are the only ones that see a clock of the machine;
 //! everything else is lent an `Instant`.
 
+mod calibrate;
 pub mod clock;
+pub mod wait;
 
+pub use calibrate::costs;
 pub use clock::Clock;
+pub use wait::{EventSleeper, FutexSleeper, Sleeper, Waiting};

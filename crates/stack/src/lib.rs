@@ -14,3 +14,4 @@ pub mod icmp;
 pub mod ip;
 pub mod tcp;
 pub mod udp;
+pub mod vi;

@@ -1,0 +1,440 @@
+//! Waiting in real time: the driver of [`kiban_ground::Waiter`].
+//!
+//! Goal      the latency of spinning where something comes soon, the CPU time of sleeping where it does not.
+//! Sleepers  [`EventSleeper`] sleeps on an eventfd, and on sockets beside it if asked; [`FutexSleeper`] on the bell's own
+//!           word, also when the bell lies in memory that two processes share.
+//! Order     arm the bell, look again, sleep, disarm, look ([`kiban_ground::Bell`]): no wake-up is lost.
+//! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away against
+//!           its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all is well.
+//! Costs     [`costs`] are measured once a process (some ms); every wake-up goes on teaching the waiter.
+//! Limits    one thread waits with one [`Waiting`]; it may move to another thread between two waits.
+//! Left out  processors that wait on a cache line (UMWAIT, MONITORX): not for guests, and the price is a syscall less.
+
+use crate::calibrate::{Calibration, calibration};
+use crate::clock::{Clock, machine_nanos, ticks};
+use kiban_ground::{Bell, Costs, Evidence, Instant, Report, Step, Wait, Waiter};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::thread::futex;
+use std::cell::Cell;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// A jump of the clock inside the spin loop beyond this is looked into. An interrupt takes less; a switch to another
+/// thread and back takes more.
+const JUMP: Duration = Duration::from_micros(5);
+
+/// How a thread sleeps until its bell is rung, and how it is woken.
+///
+/// A sleep may end early; it must not go on once the bell has been rung and [`Sleeper::wake`] was called.
+pub trait Sleeper {
+    /// Sleeps while `bell` is armed, at most for `timeout`.
+    fn sleep(&self, bell: &Bell, timeout: Option<Duration>);
+    /// Wakes the sleeper. Only who was told so by [`Bell::ring`] calls it.
+    fn wake(&self, bell: &Bell);
+
+    /// Rings: what there is to see has been made visible, and a sleeper learns of it.
+    #[inline]
+    fn ring(&self, bell: &Bell) {
+        if bell.ring(machine_nanos) {
+            self.wake(bell);
+        }
+    }
+}
+
+/// Sleeps on an eventfd: a file descriptor that others may poll too, and that may be handed to another process.
+#[derive(Debug)]
+pub struct EventSleeper {
+    event: OwnedFd,
+}
+
+impl EventSleeper {
+    /// A new eventfd.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new() -> io::Result<EventSleeper> {
+        Ok(Self::over(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Over an eventfd made elsewhere (non-blocking), for example by the other process.
+    pub fn over(event: OwnedFd) -> EventSleeper {
+        EventSleeper { event }
+    }
+
+    /// The same sleeper, also woken when one of `files` can be read.
+    pub fn beside<'a>(&'a self, files: &'a [BorrowedFd<'a>]) -> Beside<'a> {
+        assert!(files.len() < FILES_MAX, "a sleeper watches up to {} files", FILES_MAX - 1);
+        Beside { event: self, files }
+    }
+
+    fn sleep_beside(&self, files: &[BorrowedFd<'_>], timeout: Option<Duration>) {
+        let event = self.event.as_fd();
+        let mut watched: [PollFd<'_>; FILES_MAX] = std::array::from_fn(|at| {
+            PollFd::from_borrowed_fd(
+                if at == 0 { event } else { *files.get(at - 1).unwrap_or(&event) },
+                PollFlags::IN,
+            )
+        });
+        // Errors: interrupted by a signal, which is an early end; the others need a bad argument.
+        let watched = &mut watched[..=files.len()];
+        if poll(watched, timeout.map(timespec).as_ref()).is_ok() && !watched[0].revents().is_empty() {
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
+    }
+}
+
+/// The eventfd and the files that a sleeper may watch.
+const FILES_MAX: usize = 16;
+
+impl Sleeper for EventSleeper {
+    fn sleep(&self, _: &Bell, timeout: Option<Duration>) {
+        self.sleep_beside(&[], timeout);
+    }
+    fn wake(&self, _: &Bell) {
+        // Fails only when the counter is full, and then the sleeper is awake.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for EventSleeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// An [`EventSleeper`] that also watches files.
+#[derive(Debug)]
+pub struct Beside<'a> {
+    event: &'a EventSleeper,
+    files: &'a [BorrowedFd<'a>],
+}
+
+impl Sleeper for Beside<'_> {
+    fn sleep(&self, _: &Bell, timeout: Option<Duration>) {
+        self.event.sleep_beside(self.files, timeout);
+    }
+    fn wake(&self, bell: &Bell) {
+        self.event.wake(bell);
+    }
+}
+
+/// Sleeps on the word of the bell: nothing to open, and one system call each for sleeping and waking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FutexSleeper;
+
+impl Sleeper for FutexSleeper {
+    fn sleep(&self, bell: &Bell, timeout: Option<Duration>) {
+        // Not private: the bell may lie in memory shared by two processes. Errors are early ends.
+        let flags = futex::Flags::empty();
+        let _ = futex::wait(bell.word(), flags, <Bell>::SLEEP_WHILE, timeout.map(timespec).as_ref());
+    }
+    fn wake(&self, bell: &Bell) {
+        let _ = futex::wake(bell.word(), futex::Flags::empty(), 1);
+    }
+}
+
+fn timespec(length: Duration) -> Timespec {
+    // Longer than the machine will run is as good as for ever.
+    Timespec { tv_sec: length.as_secs().min(1 << 40) as i64, tv_nsec: length.subsec_nanos().into() }
+}
+
+/// One waiting place in real time.
+#[derive(Debug)]
+pub struct Waiting {
+    clock: Clock,
+    waiter: Waiter,
+    ticks_per_nano: f64,
+    jump_ticks: u64,
+    switches: u64,
+}
+
+impl Waiting {
+    /// A waiting place that knows what sleeping costs on this machine; the first of a process measures it (some ms).
+    pub fn new(wait: Wait, clock: Clock) -> Waiting {
+        Self::with_costs(wait, clock, calibration().costs)
+    }
+
+    /// A waiting place with costs of the caller's choice, for example another price of latency.
+    pub fn with_costs(wait: Wait, clock: Clock, costs: Costs) -> Waiting {
+        let Calibration { scale, .. } = calibration();
+        let ticks_per_nano = 1.0 / scale.nanos_per_tick();
+        Waiting {
+            clock,
+            waiter: Waiter::new(wait, costs),
+            ticks_per_nano,
+            jump_ticks: (JUMP.as_nanos() as f64 * ticks_per_nano) as u64,
+            switches: switched_away(),
+        }
+    }
+
+    /// What has happened here.
+    pub fn report(&self) -> &Report {
+        self.waiter.report()
+    }
+
+    /// The decision code, to look at.
+    pub fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    /// Looks until something is found, or `deadline` passes ([`Instant::NEVER`]: until something is found).
+    ///
+    /// Whoever makes something visible to `look` must ring `bell` through the same kind of `sleeper`. The deadline is a
+    /// moment of this place's clock. `look` is called again after it at least once.
+    #[inline]
+    pub fn wait<T>(
+        &mut self,
+        bell: &Bell,
+        sleeper: &impl Sleeper,
+        deadline: Instant,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(found) = look() {
+            self.waiter.at_once();
+            return Some(found);
+        }
+        self.wait_long(bell, sleeper, deadline, look)
+    }
+
+    fn wait_long<T>(
+        &mut self,
+        bell: &Bell,
+        sleeper: &impl Sleeper,
+        deadline: Instant,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let mut now = self.clock.now();
+        self.waiter.begin(now);
+        loop {
+            let (found, evidence) = match self.waiter.step(now) {
+                Step::Spin { until } => (self.spin(now, until.min(deadline), &mut look), Evidence::Spinning),
+                Step::Sleep { until } => self.sleep(now, until.min(deadline), bell, sleeper, &mut look),
+            };
+            now = self.clock.now();
+            if found.is_some() {
+                self.waiter.found(now, evidence);
+                return found;
+            }
+            if now >= deadline {
+                self.waiter.gave_up(now);
+                return None;
+            }
+        }
+    }
+
+    /// Looks again and again, until a moment or until the core is lost.
+    fn spin<T>(&mut self, now: Instant, until: Instant, look: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        let start = ticks();
+        let length = (until.since(now).as_nanos() as f64 * self.ticks_per_nano) as u64;
+        let mut last = start;
+        loop {
+            let found = look();
+            if found.is_some() {
+                return found;
+            }
+            std::hint::spin_loop();
+            let tick = ticks();
+            let passed = tick.wrapping_sub(last);
+            last = tick;
+            if passed > self.jump_ticks && self.core_was_taken() {
+                let lost = Duration::from_nanos((passed as f64 / self.ticks_per_nano) as u64);
+                self.waiter.disturbed(self.clock.now(), lost);
+                return look();
+            }
+            if tick.wrapping_sub(start) >= length {
+                return look();
+            }
+        }
+    }
+
+    /// Whether the thread was switched away against its will since this was last asked.
+    #[cold]
+    fn core_was_taken(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.switches, switched_away());
+        self.switches > before
+    }
+
+    fn sleep<T>(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        bell: &Bell,
+        sleeper: &impl Sleeper,
+        look: &mut impl FnMut() -> Option<T>,
+    ) -> (Option<T>, Evidence) {
+        bell.arm();
+        if let found @ Some(_) = look() {
+            bell.disarm();
+            return (found, Evidence::Spinning);
+        }
+        let timeout = (until != Instant::NEVER).then(|| until.since(now));
+        if timeout.is_some() {
+            wake_on_time();
+        }
+        sleeper.sleep(bell, timeout);
+        let evidence = bell.disarm().map_or(Evidence::Unrung, |at| Evidence::Rung { at: self.clock.at(at) });
+        let found = look();
+        // Switches until here were no fault of a spinner.
+        self.switches = switched_away();
+        (found, evidence)
+    }
+}
+
+/// How often the calling thread was switched away although it could have gone on.
+pub fn switched_away() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: getrusage writes a whole rusage to the place it is given, which is large enough, and the structure of
+    // integers is valid whatever it holds; it fails only for an unknown `who` or a bad address.
+    let usage = unsafe {
+        let result = libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        debug_assert_eq!(result, 0);
+        usage.assume_init()
+    };
+    usage.ru_nivcsw as u64
+}
+
+/// Timed sleeps of the calling thread end when they should, not up to 50 us later (timer slack, prctl(2)).
+pub(crate) fn wake_on_time() {
+    thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
+    if !DONE.replace(true) {
+        // Where it is refused, sleeps end later, and the waiter learns that.
+        let _: Result<(), Errno> = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{allowed_cpus, pin_thread};
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+    const POLICIES: [Wait; 4] =
+        [Wait::Poll, Wait::Interrupt, Wait::Hybrid { spin: Duration::from_micros(20) }, Wait::Adaptive];
+
+    /// A message there and one back, again and again: a lost wake-up would be the end of it.
+    fn every_message_is_seen(wait: Wait, sleepers: [impl Sleeper + Sync; 2]) {
+        // Who polls on a core that the peer needs waits for the scheduler with every message.
+        let messages = if wait == Wait::Poll { 200 } else { 2_000 };
+        let clock = Clock::new();
+        let places = [(AtomicU64::new(0), Bell::default()), (AtomicU64::new(0), Bell::default())];
+        let next = |waiting: &mut Waiting, place: usize, seen: u64| {
+            let (count, bell) = &places[place];
+            let look = || Some(count.load(Acquire)).filter(|&count| count > seen);
+            waiting.wait(bell, &sleepers[place], Instant::NEVER, look).expect("there is no deadline")
+        };
+        let send = |place: usize| {
+            places[place].0.fetch_add(1, Release);
+            sleepers[place].ring(&places[place].1);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut waiting = Waiting::new(wait, clock);
+                for message in 0..messages {
+                    assert_eq!(next(&mut waiting, 1, message), message + 1);
+                    send(0);
+                }
+            });
+            let mut waiting = Waiting::new(wait, clock);
+            for message in 0..messages {
+                send(1);
+                assert_eq!(next(&mut waiting, 0, message), message + 1);
+            }
+            let report = waiting.report();
+            assert_eq!(report.waits + report.at_once, messages, "{wait}: {report:?}");
+        });
+    }
+
+    #[test]
+    fn every_policy_sees_every_message_on_an_eventfd() {
+        for wait in POLICIES {
+            let sleepers =
+                [EventSleeper::new(), EventSleeper::new()].map(|new| new.expect("a few files may be opened"));
+            every_message_is_seen(wait, sleepers);
+        }
+    }
+
+    #[test]
+    fn every_policy_sees_every_message_on_a_futex() {
+        for wait in POLICIES {
+            every_message_is_seen(wait, [FutexSleeper; 2]);
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_and_not_before() {
+        let clock = Clock::new();
+        let event = EventSleeper::new().expect("a file may be opened");
+        for wait in POLICIES {
+            let mut waiting = Waiting::new(wait, clock);
+            let mut looks = 0;
+            let mut look = || -> Option<()> {
+                looks += 1;
+                None
+            };
+            let deadline = clock.now() + Duration::from_millis(2);
+            assert_eq!(waiting.wait(&Bell::default(), &event, deadline, &mut look), None);
+            assert_eq!(waiting.wait(&Bell::default(), &FutexSleeper, deadline, &mut look), None);
+            assert!(clock.now() >= deadline, "{wait}");
+            assert!(looks >= 4, "{wait} looked before and after");
+            assert_eq!(waiting.report().waits, 0);
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_wait_is_found_whatever_the_deadline() {
+        let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
+        assert_eq!(waiting.wait(&Bell::default(), &FutexSleeper, Instant::ZERO, || Some(7)), Some(7));
+        assert_eq!(waiting.report().at_once, 1);
+    }
+
+    #[test]
+    fn a_socket_beside_the_bell_ends_a_sleep() {
+        let event = EventSleeper::new().expect("a file may be opened");
+        let (mut there, here) = UnixStream::pair().expect("sockets may be opened");
+        here.set_nonblocking(true).expect("a socket may be asked not to block");
+        std::thread::scope(|scope| {
+            scope.spawn(move || there.write_all(b"x").expect("the other end is open"));
+            let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
+            let files = [here.as_fd()];
+            let look = || rustix::io::read(&here, &mut [0u8; 1]).ok().filter(|&length| length == 1);
+            let found = waiting.wait(&Bell::default(), &event.beside(&files), Instant::NEVER, look);
+            assert_eq!(found, Some(1));
+        });
+    }
+
+    #[test]
+    fn a_wake_up_that_came_too_late_for_one_sleep_does_no_harm_to_the_next() {
+        let (event, bell) = (EventSleeper::new().expect("a file may be opened"), Bell::default());
+        event.wake(&bell); // as if rung, and found at the last look before the sleep
+        let clock = Clock::new();
+        let deadline = clock.now() + Duration::from_millis(1);
+        let mut waiting = Waiting::new(Wait::Interrupt, clock);
+        assert_eq!(waiting.wait(&bell, &event, deadline, || None::<()>), None);
+        assert!(clock.now() >= deadline, "it looked once more and slept on");
+    }
+
+    #[test]
+    fn a_thread_that_shares_its_core_notices_that_it_was_switched_away() {
+        let cpu = allowed_cpus().expect("a thread may ask for its own CPUs")[0];
+        let noticed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin_thread(cpu).expect("this CPU was allowed");
+                while !noticed.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            pin_thread(cpu).expect("this CPU was allowed");
+            let before = switched_away();
+            while switched_away() == before {
+                std::hint::spin_loop();
+            }
+            noticed.store(true, Relaxed);
+        });
+    }
+}

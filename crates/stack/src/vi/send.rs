@@ -1,0 +1,289 @@
+//! The way down: from descriptors to packets, one at a time, into the room that a link lends.
+
+use super::connection::{Cargo, Flight, Reading};
+use super::endpoint::Vi;
+use super::memory::Registry;
+use super::work::{Operation, Status};
+use super::{Config, Desk};
+use kiban_ground::{Instant, SharedRoom};
+use kiban_wire::vi::{HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, flag};
+
+/// What a packet of a flight is.
+struct Content {
+    kind: Kind,
+    flags: u8,
+    immediate: u32,
+    /// Where in the message the payload stands, and how long it is.
+    offset: usize,
+    length: usize,
+    /// Stands before the payload.
+    place: Option<Place>,
+}
+
+impl Vi {
+    /// Fills `room` with the next packet: its length. Nothing when there is nothing to send now.
+    #[inline]
+    pub(super) fn emit(
+        &mut self,
+        number: u32,
+        config: &Config,
+        memory: &Registry,
+        room: &mut SharedRoom<'_>,
+        desk: &mut Desk,
+        now: Instant,
+    ) -> Option<usize> {
+        loop {
+            let reliable = self.is_reliable();
+            let connection = self.connection.as_mut()?;
+            let may_send = connection.held_since.is_none() || connection.asks;
+            if may_send
+                && connection.cursor.0 == connection.flights.len()
+                && !self.begin_flight(number, config, memory, desk)
+            {
+                // A descriptor in error has broken the connection, or ended: look again.
+                continue;
+            }
+            let connection = self.connection.as_mut()?;
+            let flight = connection.flights.get(connection.cursor.0).copied();
+            if let Some(flight) = flight
+                && may_send
+            {
+                let sequence = flight.first_sequence.wrapping_add(connection.cursor.1);
+                let in_flight = sequence.wrapping_sub(connection.acknowledged);
+                if !reliable || in_flight < connection.window {
+                    match self.emit_packet(flight, sequence, in_flight, config, memory, room) {
+                        Ok(length) => {
+                            self.on_left(number, flight, sequence, config, desk, now);
+                            return Some(length);
+                        }
+                        // Its memory has gone meanwhile.
+                        Err(()) => {
+                            if self.is_reliable() {
+                                self.fail_flight(number, flight, Status::PROTECTION, desk);
+                            } else {
+                                self.drop_flight(number, flight, desk);
+                            }
+                            continue;
+                        }
+                    }
+                }
+            }
+            let connection = self.connection.as_mut()?;
+            if !connection.owes_now {
+                return None;
+            }
+            let flags = if core::mem::take(&mut connection.asks) { flag::WANTS_ACK } else { 0 };
+            let header = self.header(Kind::Ack, flags, 0, 0, 0, 0);
+            let mut bytes = [0; HEADER_BYTES];
+            header.write(&mut bytes);
+            room.write(0, bytes[..].into());
+            return Some(HEADER_BYTES);
+        }
+    }
+
+    /// The header of a packet that leaves now: it pays what is owed.
+    #[inline]
+    fn header(
+        &mut self,
+        kind: Kind,
+        flags: u8,
+        sequence: u32,
+        offset: u32,
+        immediate: u32,
+        payload: usize,
+    ) -> Header {
+        let connection = self.connection.as_mut().expect("packets leave on a connection");
+        (connection.owed, connection.owes_now) = (0, false);
+        Header {
+            kind,
+            flags,
+            payload_bytes: payload as u16,
+            vi: connection.peer_vi,
+            key: connection.peer_key,
+            sequence,
+            acknowledged: connection.expected,
+            offset,
+            immediate,
+        }
+    }
+
+    /// Bytes that a packet of an operation carries at most.
+    fn grain(&self, place: bool) -> usize {
+        let traits = self.connection.as_ref().expect("packets leave on a connection").traits;
+        let most = traits.packet_bytes - HEADER_BYTES - if place { PLACE_BYTES } else { 0 };
+        most.min(usize::from(u16::MAX) - PLACE_BYTES)
+    }
+
+    /// Begins the next flight, if something waits: responses first, then descriptors. False: look again.
+    fn begin_flight(&mut self, number: u32, config: &Config, memory: &Registry, desk: &mut Desk) -> bool {
+        let connection = self.connection.as_mut().expect("flights begin on a connection");
+        let (cargo, bytes, has_place) = if let Some(response) = connection.responses.pop_front() {
+            (Cargo::Response(response), response.length, false)
+        } else {
+            let number_of_work = connection.next_work;
+            let Some(work) = self.send.get(number_of_work) else { return true };
+            if self.send.has_ended(number_of_work) {
+                // It broke a rule; an unreliable VI goes on behind it.
+                connection.next_work += 1;
+                return false;
+            }
+            let is_read = matches!(work.operation, Some(Operation::Read(_)));
+            // Queue fence: reads posted before are done first.
+            if work.fence && !connection.reads.is_empty()
+                || is_read && connection.reads.len() >= config.reads_max
+            {
+                return true;
+            }
+            let (bytes, has_place) = (work.bytes, matches!(work.operation, Some(Operation::Write(_))));
+            connection.next_work += 1;
+            if !self.send.is_permitted(number_of_work, self.attributes.tag, memory) {
+                self.fail_send(number, number_of_work, Status::PROTECTION, desk);
+                return false;
+            }
+            if is_read {
+                connection.reads.push_back(Reading { work: number_of_work, received: 0 });
+            }
+            (Cargo::Work(number_of_work), if is_read { 0 } else { bytes }, has_place)
+        };
+        let packets = (bytes as usize).div_ceil(self.grain(has_place)).max(1) as u32;
+        let connection = self.connection.as_mut().expect("as above");
+        connection.flights.push_back(Flight { first_sequence: connection.next_sequence, packets, cargo });
+        connection.next_sequence = connection.next_sequence.wrapping_add(packets);
+        true
+    }
+
+    /// What packet number `index` of a flight is.
+    fn content(&self, flight: Flight, index: u32) -> Option<Content> {
+        let mut flags = if index == 0 { flag::FIRST } else { 0 };
+        if index + 1 == flight.packets {
+            flags |= flag::LAST;
+        }
+        let (kind, bytes, immediate, place) = match flight.cargo {
+            Cargo::Response(place) => (Kind::ReadResponse, place.length, None, None),
+            Cargo::Work(work) => {
+                let work = self.send.get(work)?;
+                match work.operation? {
+                    Operation::Send => (Kind::Send, work.bytes, work.immediate, None),
+                    Operation::Write(remote) => {
+                        let place = Place { address: remote.address, handle: remote.handle, length: 0 };
+                        (Kind::Write, work.bytes, work.immediate, Some(place))
+                    }
+                    Operation::Read(remote) => {
+                        let place =
+                            Place { address: remote.address, handle: remote.handle, length: work.bytes };
+                        (Kind::ReadRequest, 0, None, Some(place))
+                    }
+                }
+            }
+        };
+        let grain = self.grain(kind == Kind::Write);
+        let offset = index as usize * grain;
+        let length = grain.min(bytes as usize - offset.min(bytes as usize));
+        let place = place.map(|place| match kind {
+            Kind::Write => Place { address: place.address.wrapping_add(offset as u64), ..place },
+            _ => place,
+        });
+        if immediate.is_some() {
+            flags |= flag::IMMEDIATE;
+        }
+        Some(Content { kind, flags, immediate: immediate.unwrap_or(0), offset, length, place })
+    }
+
+    fn emit_packet(
+        &mut self,
+        flight: Flight,
+        sequence: u32,
+        in_flight: u32,
+        config: &Config,
+        memory: &Registry,
+        room: &mut SharedRoom<'_>,
+    ) -> Result<usize, ()> {
+        let index = sequence.wrapping_sub(flight.first_sequence);
+        let Content { kind, mut flags, immediate, offset, length, place } =
+            self.content(flight, index).ok_or(())?;
+        let connection = self.connection.as_mut().expect("packets leave on a connection");
+        let waits = !connection.completes_at_departure(self.attributes.reliability, config);
+        // Whoever waits for the end of a message asks for it, and so does a window that is half full.
+        if (waits && flags & flag::LAST != 0)
+            || core::mem::take(&mut connection.asks)
+            || (in_flight + 1).is_multiple_of(connection.window.div_ceil(2))
+        {
+            flags |= flag::WANTS_ACK;
+        }
+        let mut front = [0; HEADER_BYTES + PLACE_BYTES];
+        let front_bytes = HEADER_BYTES + place.map_or(0, |place| place.write(&mut front[HEADER_BYTES..]));
+        match flight.cargo {
+            Cargo::Work(work) if length > 0 => {
+                let tag = self.attributes.tag;
+                self.send.gather(work, offset, length, tag, memory, front_bytes, room).ok_or(())?;
+            }
+            Cargo::Response(place) if length > 0 => {
+                let region = memory.readable(place.handle, self.attributes.tag).ok_or(())?;
+                let address = place.address.checked_add(offset as u64).ok_or(())?;
+                room.write(front_bytes, region.bytes(address, length).ok_or(())?);
+            }
+            _ => {}
+        }
+        let payload = front_bytes - HEADER_BYTES + length;
+        let header = self.header(kind, flags, sequence, offset as u32, immediate, payload);
+        header.write(&mut front);
+        room.write(0, front[..front_bytes].into());
+        Ok(front_bytes + length)
+    }
+
+    /// A packet has left: the cursor moves on, and what completes by that is done.
+    #[inline]
+    fn on_left(
+        &mut self,
+        number: u32,
+        flight: Flight,
+        sequence: u32,
+        config: &Config,
+        desk: &mut Desk,
+        now: Instant,
+    ) {
+        let reliability = self.attributes.reliability;
+        let reliable = self.is_reliable();
+        let connection = self.connection.as_mut().expect("a packet left on it");
+        if reliable {
+            connection.on_departure(sequence, desk, now);
+        }
+        connection.cursor.1 += 1;
+        if connection.cursor.1 < flight.packets {
+            return;
+        }
+        connection.cursor = (connection.cursor.0 + 1, 0);
+        let departs = connection.completes_at_departure(reliability, config);
+        if !reliable {
+            connection.flights.clear();
+            connection.cursor = (0, 0);
+        }
+        if let Cargo::Work(work) = flight.cargo
+            && departs
+            && !self.send.get(work).is_some_and(|work| matches!(work.operation, Some(Operation::Read(_))))
+        {
+            self.finish_send(number, work, desk);
+        }
+    }
+
+    /// The memory of a flight is gone: its descriptor says so, and a response ends the connection.
+    fn fail_flight(&mut self, number: u32, flight: Flight, status: Status, desk: &mut Desk) {
+        match flight.cargo {
+            Cargo::Work(work) if !self.send.has_ended(work) => self.fail_send(number, work, status, desk),
+            _ => self.break_off(number, super::fault_of(status), true, desk),
+        }
+    }
+
+    /// An unreliable message ends where its memory did.
+    fn drop_flight(&mut self, number: u32, flight: Flight, desk: &mut Desk) {
+        if let Some(connection) = &mut self.connection {
+            connection.flights.clear();
+            connection.cursor = (0, 0);
+            // What has not left would look like a gap to nobody: the next message begins anew.
+            connection.next_sequence = flight.first_sequence.wrapping_add(flight.packets);
+        }
+        if let Cargo::Work(work) = flight.cargo {
+            self.fail_send(number, work, Status::PROTECTION, desk);
+        }
+    }
+}
