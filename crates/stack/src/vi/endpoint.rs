@@ -1,6 +1,6 @@
 //! A VI: two work queues, a state, and the connection while there is one.
 
-use super::connection::Connection;
+use super::connection::{Cargo, Connection};
 use super::setup::{Outcome, Setup};
 use super::work::{DoneAs, Operation, Segment, Status, Work, WorkQueue};
 use super::{Config, Desk, Event, Letter, Reliability, ViAttributes, ViState, fault_of};
@@ -98,8 +98,16 @@ impl Vi {
         }
     }
 
-    pub(super) fn post_send(&mut self, number: u32, work: &Work<'_>, config: &Config, desk: &mut Desk) {
-        let verdict = self.verdict(Some(work.operation), work.segments, config);
+    pub(super) fn post_send(
+        &mut self,
+        number: u32,
+        work: &Work<'_>,
+        judged: Status,
+        config: &Config,
+        desk: &mut Desk,
+    ) {
+        let verdict =
+            if judged.is_ok() { self.verdict(Some(work.operation), work.segments, config) } else { judged };
         // A descriptor that breaks a rule keeps its place in the queue, without what it names.
         let segments = if verdict.is_ok() { work.segments } else { &[] };
         let posted = self.send.push(work.cookie, Some(work.operation), segments, work.immediate, work.fence);
@@ -118,10 +126,11 @@ impl Vi {
         number: u32,
         cookie: u64,
         segments: &[Segment],
+        judged: Status,
         config: &Config,
         desk: &mut Desk,
     ) {
-        let verdict = self.verdict(None, segments, config);
+        let verdict = if judged.is_ok() { self.verdict(None, segments, config) } else { judged };
         let segments = if verdict.is_ok() { segments } else { &[] };
         let posted = self.receive.push(cookie, None, segments, None, false);
         if self.state == ViState::Error {
@@ -186,6 +195,17 @@ impl Vi {
         {
             let status = Status::PARTIAL.and(Status::FLUSHED);
             self.receive.finish(work, status, connection.message.unwrap_or(0), DoneAs::Receive, None);
+        }
+        // What was under way when the path failed says so; what had not begun is flushed (VI Architecture 1.0).
+        if why == fault::TRANSPORT {
+            for flight in &connection.flights {
+                if let Cargo::Work(work) = flight.cargo
+                    && let Some(posted) = self.send.get(work)
+                {
+                    let kind = done_as(posted.operation);
+                    self.send.finish(work, Status::TRANSPORT, 0, kind, None);
+                }
+            }
         }
         self.grave = Some(Grave { path, key, peer_vi, peer_key, fault: why });
         self.state = ViState::Error;

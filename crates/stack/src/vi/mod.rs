@@ -508,6 +508,12 @@ impl Nic {
     /// Posts a descriptor to a send queue. Of a VI in error it is flushed at once. What is wrong with the descriptor
     /// itself shows when it is done.
     pub fn post_send(&mut self, number: u32, work: Work<'_>) -> Result<(), Refusal> {
+        self.post_judged_send(number, work, Status::OK)
+    }
+
+    /// The same, of a descriptor in which the host edge has found a fault already (a reserved bit, say): it keeps its
+    /// place in the queue, and shows `status` when it is done.
+    pub fn post_judged_send(&mut self, number: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
         let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
         if matches!(vi.state, ViState::Idle | ViState::ConnectPending) {
             return Err(Refusal::BadState(vi.state));
@@ -515,18 +521,29 @@ impl Nic {
         if vi.send.len() >= self.config.descriptors_max {
             return Err(Refusal::TooMany);
         }
-        vi.post_send(number, &work, &self.config, &mut self.desk);
+        vi.post_send(number, &work, status, &self.config, &mut self.desk);
         self.deliver();
         Ok(())
     }
 
     /// Posts a descriptor to a receive queue, in any state; of a VI in error it is flushed at once.
     pub fn post_receive(&mut self, number: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
+        self.post_judged_receive(number, cookie, segments, Status::OK)
+    }
+
+    /// The same, of a descriptor in which the host edge has found a fault already.
+    pub fn post_judged_receive(
+        &mut self,
+        number: u32,
+        cookie: u64,
+        segments: &[Segment],
+        status: Status,
+    ) -> Result<(), Refusal> {
         let vi = self.vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
         if vi.receive.len() >= self.config.descriptors_max {
             return Err(Refusal::TooMany);
         }
-        vi.post_receive(number, cookie, segments, &self.config, &mut self.desk);
+        vi.post_receive(number, cookie, segments, status, &self.config, &mut self.desk);
         self.deliver();
         Ok(())
     }

@@ -304,6 +304,32 @@ fn a_vi_connects_again_after_its_connection_broke() {
 }
 
 #[test]
+fn a_fault_that_the_host_edge_found_keeps_its_place_in_the_queue() {
+    for level in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
+        let mut one = pair(level);
+        let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
+        one.receive(1, 1, &to);
+        one.send(0, Work::send(1, &from)).expect("connected");
+        one.run(A_WHILE);
+        let side = &mut one.sides[0];
+        let faulty = Work::send(2, &from);
+        side.nic.post_judged_send(side.vi, faulty, Status::FORMAT).expect("connected, with room");
+        one.run(A_WHILE);
+        let done: Vec<_> =
+            (0..2).filter_map(|_| one.sent(0)).map(|done| (done.cookie, done.status)).collect();
+        assert_eq!(done, [(1, Status::OK), (2, Status::FORMAT)], "{level:?}");
+        let after = if level == Reliability::Unreliable { ViState::Connected } else { ViState::Error };
+        assert_eq!(one.state(0), after, "{level:?}");
+        let side = &mut one.sides[1];
+        side.nic.post_judged_receive(side.vi, 3, &to, Status::FORMAT).expect("room");
+        one.run(A_WHILE);
+        assert_eq!(one.received(1).map(|done| (done.cookie, done.status)), Some((1, Status::OK)));
+        let shown = if level == Reliability::Unreliable { Status::FORMAT } else { Status::FLUSHED };
+        assert_eq!(one.received(1).map(|done| (done.cookie, done.status)), Some((3, shown)), "{level:?}");
+    }
+}
+
+#[test]
 fn a_path_that_goes_takes_its_connections_along() {
     let mut one = pair(Reliability::Reception);
     let to = [one.at(0, 0, 8)];

@@ -122,6 +122,8 @@ fn a_peer_that_falls_silent_is_given_up_within_its_time() {
         assert_eq!(pair.state(0), ViState::Error, "{level:?} busy {busy}");
         let vi = pair.sides[0].vi;
         assert_eq!(pair.events(0), [Event::ConnectionLost { vi, fault: fault::TRANSPORT }]);
+        let shown = busy.then_some(Status::TRANSPORT);
+        assert_eq!(pair.sent(0).map(|done| done.status), shown, "what was under way says why");
     }
 }
 

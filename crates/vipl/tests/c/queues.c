@@ -1,0 +1,149 @@
+/* Completion queues: one place to look for the work of many VIs. */
+#include "story.h"
+
+#define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
+
+static void the_next_is(VIP_CQ_HANDLE cq, VIP_VI_HANDLE vi, VIP_BOOLEAN receives) {
+    VIP_VI_HANDLE told = NULL;
+    VIP_BOOLEAN queue = 77;
+    OK(VipCQWait(cq, LONG, &told, &queue));
+    CHECK(told == vi);
+    EQUAL(queue, receives);
+}
+
+static void completion_queues_are_made_resized_and_ended(void) {
+    Side side;
+    VIP_CQ_HANDLE cq, many[4096];
+    VIP_VI_HANDLE vi;
+    VIP_ULONG made = 0, i;
+    VIP_BOOLEAN receives;
+    VIP_RETURN answer = VIP_SUCCESS;
+    side_open(&side);
+    BAD(VipCreateCQ(side.nic, 0, &cq));
+    EQUAL(VipCreateCQ(side.nic, side.limits.MaxCQEntries + 1, &cq), VIP_ERROR_RESOURCE);
+    OK(VipCreateCQ(side.nic, 1, &cq));
+    OK(VipResizeCQ(cq, 100));
+    BAD(VipResizeCQ(cq, 0));
+    EQUAL(VipResizeCQ(cq, side.limits.MaxCQEntries + 1), VIP_ERROR_RESOURCE);
+    EQUAL(VipCQDone(cq, &vi, &receives), VIP_NOT_DONE);
+    EQUAL(VipCQWait(cq, SHORT, &vi, &receives), VIP_TIMEOUT);
+    CHECK(vi == NULL);
+    vi = vi_of(&side, VIP_SERVICE_UNRELIABLE, NULL, cq);
+    EQUAL(VipDestroyCQ(cq), VIP_ERROR_RESOURCE); /* the VI still reports there */
+    OK(VipDestroyVi(vi));
+    OK(VipDestroyCQ(cq));
+    BAD(VipDestroyCQ(cq));
+    CHECK(side.limits.MaxCQ <= 4096);
+    while (made < 4096 && (answer = VipCreateCQ(side.nic, 1, &many[made])) == VIP_SUCCESS)
+        made++;
+    EQUAL(answer, VIP_ERROR_RESOURCE);
+    EQUAL(made, side.limits.MaxCQ);
+    for (i = 0; i < made; i++)
+        OK(VipDestroyCQ(many[i]));
+    side_close(&side);
+}
+
+static void a_queue_tells_which_vi_and_which_side_in_the_order_of_completion(void) {
+    int i, k;
+    EACH_LEVEL(i) {
+        Side here, there;
+        VIP_CQ_HANDLE cq;
+        VIP_VI_HANDLE a[3], b[3];
+        VIP_DESCRIPTOR *s, *r, *d;
+        side_open(&here);
+        side_open(&there);
+        OK(VipCreateCQ(there.nic, 64, &cq));
+        for (k = 0; k < 3; k++) {
+            a[k] = vi_of(&here, LEVELS[i], NULL, NULL);
+            b[k] = vi_of(&there, LEVELS[i], cq, cq);
+            join(&here, a[k], &there, b[k]);
+            post_recv(&there, b[k], plain(&there, k, (size_t)k * 100, 100));
+        }
+        for (k = 2; k >= 0; k--) {
+            post_send(&here, a[k], s = plain(&here, k, 0, (VIP_UINT32)k + 1));
+            sent(a[k], s, 0);
+            the_next_is(cq, b[k], VIP_TRUE);
+            OK(VipRecvDone(b[k], &d));
+            EQUAL(d->CS.Length, k + 1);
+        }
+        post_recv(&here, a[1], r = plain(&here, 10, 0, 100));
+        post_send(&there, b[1], s = plain(&there, 10, 0, 50));
+        the_next_is(cq, b[1], VIP_FALSE);
+        OK(VipSendDone(b[1], &d));
+        CHECK(d == s);
+        received(a[1], r, 0);
+        /* Flushed work is reported as well. */
+        post_recv(&there, b[2], r = plain(&there, 11, 0, 100));
+        OK(VipDisconnect(b[2]));
+        the_next_is(cq, b[2], VIP_TRUE);
+        EQUAL(VipRecvDone(b[2], &d), VIP_DESCRIPTOR_ERROR);
+        CHECK(d == r);
+        side_close(&here);
+        side_close(&there);
+    }
+}
+
+static void a_queue_that_reports_elsewhere_is_not_waited_for_alone(void) {
+    Side side;
+    VIP_CQ_HANDLE cq;
+    VIP_VI_HANDLE sends, receives;
+    VIP_DESCRIPTOR *d;
+    side_open(&side);
+    OK(VipCreateCQ(side.nic, 8, &cq));
+    sends = vi_of(&side, VIP_SERVICE_UNRELIABLE, cq, NULL);
+    receives = vi_of(&side, VIP_SERVICE_UNRELIABLE, NULL, cq);
+    BAD(VipSendWait(sends, 0, &d));
+    BAD(VipRecvWait(receives, 0, &d));
+    EQUAL(VipRecvWait(sends, 0, &d), VIP_TIMEOUT);
+    EQUAL(VipSendWait(receives, 0, &d), VIP_TIMEOUT);
+    EQUAL(VipSendDone(sends, &d), VIP_NOT_DONE);
+    EQUAL(VipRecvDone(receives, &d), VIP_NOT_DONE);
+    side_close(&side);
+}
+
+/* Entries wait; a hundred completions of two VIs are told one by one, and none is lost. */
+static void entries_wait_until_they_are_taken(void) {
+    Side here, there;
+    VIP_CQ_HANDLE cq;
+    VIP_VI_HANDLE a[2], b[2];
+    VIP_DESCRIPTOR *s, *d;
+    int k, told[2] = {0, 0};
+    side_open(&here);
+    side_open(&there);
+    OK(VipCreateCQ(there.nic, 64, &cq));
+    for (k = 0; k < 2; k++) {
+        a[k] = vi_of(&here, VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
+        b[k] = vi_of(&there, VIP_SERVICE_RELIABLE_RECEPTION, NULL, cq);
+        join(&here, a[k], &there, b[k]);
+    }
+    for (k = 0; k < 32; k++)
+        post_recv(&there, b[k & 1], plain(&there, k, (size_t)k * 100, 100));
+    for (k = 0; k < 32; k++) {
+        post_send(&here, a[k & 1], s = plain(&here, k, 0, (VIP_UINT32)k));
+        (void)s;
+    }
+    for (k = 0; k < 32; k++) {
+        VIP_VI_HANDLE vi = NULL;
+        VIP_BOOLEAN receives = VIP_FALSE;
+        int which;
+        OK(VipCQWait(cq, LONG, &vi, &receives));
+        CHECK(receives && (vi == b[0] || vi == b[1]));
+        which = vi == b[1];
+        OK(VipRecvDone(vi, &d));
+        EQUAL(d->CS.Length, told[which] * 2 + which);
+        told[which]++;
+    }
+    EQUAL(told[0], 16);
+    EQUAL(told[1], 16);
+    side_close(&here);
+    side_close(&there);
+}
+
+int main(int argc, char **argv) {
+    story_begin(argc, argv);
+    TELL(completion_queues_are_made_resized_and_ended);
+    TELL(a_queue_tells_which_vi_and_which_side_in_the_order_of_completion);
+    TELL(a_queue_that_reports_elsewhere_is_not_waited_for_alone);
+    TELL(entries_wait_until_they_are_taken);
+    return story_end();
+}

@@ -1,0 +1,242 @@
+/* VIs: what they may be, the states they go through, and what each state allows. */
+#include "story.h"
+
+static void attributes_that_cannot_be_are_named(void) {
+    Side side;
+    VIP_VI_ATTRIBUTES a;
+    VIP_VI_HANDLE vi = &vi;
+    side_open(&side);
+    a = attributes_for(&side, 0);
+    EQUAL(VipCreateVi(side.nic, &a, NULL, NULL, &vi), VIP_INVALID_RELIABILITY_LEVEL);
+    a = attributes_for(&side, VIP_SERVICE_UNRELIABLE | VIP_SERVICE_RELIABLE_DELIVERY);
+    EQUAL(VipCreateVi(side.nic, &a, NULL, NULL, &vi), VIP_INVALID_RELIABILITY_LEVEL);
+    a = attributes_for(&side, 8);
+    EQUAL(VipCreateVi(side.nic, &a, NULL, NULL, &vi), VIP_INVALID_RELIABILITY_LEVEL);
+    a = attributes_for(&side, VIP_SERVICE_RELIABLE_DELIVERY);
+    a.MaxTransferSize = side.limits.MaxTransferSize + 1;
+    EQUAL(VipCreateVi(side.nic, &a, NULL, NULL, &vi), VIP_INVALID_MTU);
+    a = attributes_for(&side, VIP_SERVICE_RELIABLE_DELIVERY);
+    a.Ptag = (VIP_PROTECTION_HANDLE)&a;
+    EQUAL(VipCreateVi(side.nic, &a, NULL, NULL, &vi), VIP_INVALID_PTAG);
+    a = attributes_for(&side, VIP_SERVICE_UNRELIABLE);
+    a.EnableRdmaRead = VIP_TRUE;
+    EQUAL(VipCreateVi(side.nic, &a, NULL, NULL, &vi), VIP_INVALID_RDMAREAD);
+    CHECK(vi == NULL);
+    side_close(&side);
+}
+
+static void attributes_come_back_as_they_were_given(void) {
+    Side side;
+    int i;
+    side_open(&side);
+    EACH_LEVEL(i) {
+        VIP_VI_ATTRIBUTES a = attributes_for(&side, LEVELS[i]), told;
+        VIP_VI_HANDLE vi;
+        VIP_VI_STATE state;
+        VIP_BOOLEAN sends, receives;
+        a.MaxTransferSize = 5000;
+        a.QoS = (VIP_QOS)(uintptr_t)3;
+        OK(VipCreateVi(side.nic, &a, NULL, NULL, &vi));
+        OK(VipQueryVi(vi, &state, &told, &sends, &receives));
+        EQUAL(state, VIP_STATE_IDLE);
+        EQUAL(told.ReliabilityLevel, LEVELS[i]);
+        EQUAL(told.MaxTransferSize, 5000);
+        CHECK(told.QoS == a.QoS && told.Ptag == a.Ptag);
+        EQUAL(told.EnableRdmaWrite, a.EnableRdmaWrite);
+        EQUAL(told.EnableRdmaRead, a.EnableRdmaRead);
+        CHECK(sends && receives);
+        a.MaxTransferSize = 6000;
+        a.EnableRdmaWrite = VIP_FALSE;
+        OK(VipSetViAttributes(vi, &a));
+        OK(VipQueryVi(vi, &state, &told, &sends, &receives));
+        EQUAL(told.MaxTransferSize, 6000);
+        EQUAL(told.EnableRdmaWrite, VIP_FALSE);
+        a.MaxTransferSize = side.limits.MaxTransferSize + 1;
+        EQUAL(VipSetViAttributes(vi, &a), VIP_INVALID_MTU);
+    }
+    side_close(&side);
+}
+
+static void vis_are_made_up_to_the_bound(void) {
+    Side side;
+    VIP_VI_HANDLE *vis;
+    VIP_VI_ATTRIBUTES a;
+    VIP_ULONG made = 0, i;
+    VIP_RETURN answer = VIP_SUCCESS;
+    side_open(&side);
+    a = attributes_for(&side, VIP_SERVICE_UNRELIABLE);
+    vis = (VIP_VI_HANDLE *)calloc(side.limits.MaxVI + 1, sizeof *vis);
+    CHECK(vis != NULL);
+    while (made <= side.limits.MaxVI &&
+           (answer = VipCreateVi(side.nic, &a, NULL, NULL, &vis[made])) == VIP_SUCCESS)
+        made++;
+    EQUAL(answer, VIP_ERROR_RESOURCE);
+    EQUAL(made, side.limits.MaxVI);
+    for (i = 0; i < made; i++)
+        OK(VipDestroyVi(vis[i]));
+    OK(VipCreateVi(side.nic, &a, NULL, NULL, &vis[0]));
+    free(vis);
+    side_close(&side);
+}
+
+static void a_vi_goes_from_idle_to_connected_and_back(void) {
+    int i;
+    EACH_LEVEL(i) {
+        Pair pair;
+        side_open(&pair.here);
+        side_open(&pair.there);
+        pair.near_vi = vi_of(&pair.here, LEVELS[i], NULL, NULL);
+        pair.far_vi = vi_of(&pair.there, LEVELS[i], NULL, NULL);
+        EQUAL(state_of(pair.near_vi), VIP_STATE_IDLE);
+        join(&pair.here, pair.near_vi, &pair.there, pair.far_vi);
+        EQUAL(state_of(pair.near_vi), VIP_STATE_CONNECTED);
+        EQUAL(state_of(pair.far_vi), VIP_STATE_CONNECTED);
+        OK(VipDisconnect(pair.near_vi));
+        EQUAL(state_of(pair.near_vi), VIP_STATE_IDLE);
+        becomes(pair.far_vi, VIP_STATE_ERROR);
+        OK(VipDisconnect(pair.far_vi));
+        EQUAL(state_of(pair.far_vi), VIP_STATE_IDLE);
+        /* And once more, with the same VIs. */
+        join(&pair.here, pair.near_vi, &pair.there, pair.far_vi);
+        {
+            VIP_DESCRIPTOR *r = plain(&pair.there, 0, 0, 4), *s = plain(&pair.here, 0, 0, 4);
+            post_recv(&pair.there, pair.far_vi, r);
+            post_send(&pair.here, pair.near_vi, s);
+            sent(pair.near_vi, s, 0);
+            received(pair.far_vi, r, 0);
+        }
+        OK(VipDisconnect(pair.far_vi));
+        becomes(pair.near_vi, VIP_STATE_ERROR);
+        OK(VipDisconnect(pair.near_vi));
+        OK(VipDestroyVi(pair.near_vi));
+        OK(VipDestroyVi(pair.far_vi));
+        pair_close(&pair);
+    }
+}
+
+static void a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected(void) {
+    Pair pair;
+    Address address;
+    VIP_VI_ATTRIBUTES a;
+    pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
+    a = attributes_for(&pair.here, VIP_SERVICE_RELIABLE_DELIVERY);
+    address_of(pair.there.nic, "nobody", &address);
+    EQUAL(VipDestroyVi(pair.near_vi), VIP_INVALID_STATE);
+    EQUAL(VipSetViAttributes(pair.near_vi, &a), VIP_INVALID_STATE);
+    EQUAL(VipConnectRequest(pair.near_vi, &address.net, &address.net, SHORT, &a), VIP_INVALID_STATE);
+    EQUAL(VipConnectPeerRequest(pair.near_vi, &address.net, &address.net, SHORT), VIP_INVALID_STATE);
+    OK(VipDisconnect(pair.far_vi));
+    becomes(pair.near_vi, VIP_STATE_ERROR);
+    EQUAL(VipDestroyVi(pair.near_vi), VIP_INVALID_STATE);
+    EQUAL(VipSetViAttributes(pair.near_vi, &a), VIP_INVALID_STATE);
+    EQUAL(VipConnectPeerRequest(pair.near_vi, &address.net, &address.net, SHORT), VIP_INVALID_STATE);
+    OK(VipDisconnect(pair.near_vi));
+    EQUAL(VipConnectPeerDone(pair.near_vi, &a), VIP_INVALID_STATE);
+    EQUAL(VipConnectPeerWait(pair.near_vi, &a), VIP_INVALID_STATE);
+    OK(VipSetViAttributes(pair.near_vi, &a));
+    OK(VipDestroyVi(pair.near_vi));
+    pair_close(&pair);
+}
+
+static void a_vi_with_uncollected_work_is_not_destroyed(void) {
+    Side side;
+    VIP_VI_HANDLE vi;
+    VIP_VI_STATE state;
+    VIP_VI_ATTRIBUTES a;
+    VIP_BOOLEAN sends, receives;
+    VIP_DESCRIPTOR *r;
+    side_open(&side);
+    vi = vi_of(&side, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
+    r = plain(&side, 0, 0, 16);
+    post_recv(&side, vi, r);
+    OK(VipQueryVi(vi, &state, &a, &sends, &receives));
+    CHECK(sends && !receives);
+    EQUAL(VipDestroyVi(vi), VIP_ERROR_RESOURCE);
+    OK(VipDisconnect(vi));
+    OK(VipQueryVi(vi, &state, &a, &sends, &receives));
+    CHECK(!receives); /* done, not yet collected */
+    EQUAL(VipDestroyVi(vi), VIP_ERROR_RESOURCE);
+    received(vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
+    EQUAL(r->CS.Length, 0);
+    OK(VipQueryVi(vi, &state, &a, &sends, &receives));
+    CHECK(sends && receives);
+    OK(VipDestroyVi(vi));
+    side_close(&side);
+}
+
+static void work_posted_in_the_wrong_state_comes_back_flushed(void) {
+    int i;
+    EACH_LEVEL(i) {
+        Pair pair;
+        VIP_DESCRIPTOR *s, *r;
+        VIP_VI_HANDLE idle;
+        pair_open(&pair, LEVELS[i]);
+        idle = vi_of(&pair.here, LEVELS[i], NULL, NULL);
+        s = plain(&pair.here, 0, 0, 16);
+        post_send(&pair.here, idle, s); /* idle: nowhere to send it */
+        sent(idle, s, VIP_STATUS_DESC_FLUSHED_ERROR);
+        EQUAL(state_of(idle), VIP_STATE_IDLE);
+        OK(VipDisconnect(pair.far_vi));
+        becomes(pair.near_vi, VIP_STATE_ERROR);
+        s = plain(&pair.here, 0, 0, 16);
+        post_send(&pair.here, pair.near_vi, s);
+        sent(pair.near_vi, s, VIP_STATUS_DESC_FLUSHED_ERROR);
+        EQUAL(s->CS.Status & VIP_STATUS_OP_MASK, VIP_STATUS_OP_SEND);
+        r = plain(&pair.here, 1, 0, 16);
+        post_recv(&pair.here, pair.near_vi, r);
+        received(pair.near_vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
+        EQUAL(r->CS.Status & VIP_STATUS_OP_MASK, VIP_STATUS_OP_RECEIVE);
+        pair_close(&pair);
+    }
+}
+
+static void what_was_posted_is_flushed_in_order_when_the_connection_goes(void) {
+    int i, k;
+    EACH_LEVEL(i) {
+        Pair pair;
+        VIP_DESCRIPTOR *r[10];
+        pair_open(&pair, LEVELS[i]);
+        for (k = 0; k < 10; k++)
+            post_recv(&pair.here, pair.near_vi, r[k] = plain(&pair.here, k, 0, 16));
+        OK(VipDisconnect(pair.far_vi));
+        for (k = 0; k < 10; k++) {
+            received(pair.near_vi, r[k], VIP_STATUS_DESC_FLUSHED_ERROR);
+            EQUAL(r[k]->CS.Length, 0);
+        }
+        EQUAL(state_of(pair.near_vi), VIP_STATE_ERROR);
+        pair_close(&pair);
+    }
+}
+
+static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
+    Pair pair;
+    Address near_address, far_address;
+    VIP_VI_ATTRIBUTES a;
+    side_open(&pair.here);
+    side_open(&pair.there);
+    pair.near_vi = vi_of(&pair.here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
+    address_of(pair.here.nic, "pending-here", &near_address);
+    address_of(pair.there.nic, "pending-there", &far_address);
+    OK(VipConnectPeerRequest(pair.near_vi, &near_address.net, &far_address.net, VIP_INFINITE));
+    EQUAL(state_of(pair.near_vi), VIP_STATE_CONNECT_PENDING);
+    EQUAL(VipConnectPeerDone(pair.near_vi, &a), VIP_NOT_DONE);
+    EQUAL(VipDestroyVi(pair.near_vi), VIP_INVALID_STATE);
+    OK(VipDisconnect(pair.near_vi));
+    EQUAL(state_of(pair.near_vi), VIP_STATE_IDLE);
+    OK(VipDestroyVi(pair.near_vi));
+    pair_close(&pair);
+}
+
+int main(int argc, char **argv) {
+    story_begin(argc, argv);
+    TELL(attributes_that_cannot_be_are_named);
+    TELL(attributes_come_back_as_they_were_given);
+    TELL(vis_are_made_up_to_the_bound);
+    TELL(a_vi_goes_from_idle_to_connected_and_back);
+    TELL(a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected);
+    TELL(a_vi_with_uncollected_work_is_not_destroyed);
+    TELL(work_posted_in_the_wrong_state_comes_back_flushed);
+    TELL(what_was_posted_is_flushed_in_order_when_the_connection_goes);
+    TELL(a_request_is_pending_until_it_is_answered_or_given_up);
+    return story_end();
+}
