@@ -502,7 +502,7 @@ impl Nic {
     /// What happened while a queue was waited for; nothing before the first wait.
     pub fn wait_report(&self, queue: Queue) -> Option<Report> {
         let place = lock(&self.shared.places).waiting.get(&queue).cloned()?;
-        let report = lock(&place).report().clone();
+        let report = *lock(&place).report();
         Some(report)
     }
 
