@@ -194,6 +194,14 @@ impl Core {
         self.links.iter().find(|way| way.path == path).map_or(HostAddress::Loopback, |way| way.host.clone())
     }
 
+    /// Bytes of the longest packet that this NIC sends to others.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        match &self.udp {
+            Some(udp) => UdpLink::packet_bytes(udp.local().ip()),
+            None => shm::PACKET_BYTES,
+        }
+    }
+
     /// Whether a sleeping driver has to be told of an earlier deadline.
     pub(crate) fn wakes_sleeper(&self) -> bool {
         self.nic.deadline() < self.sleeps_until

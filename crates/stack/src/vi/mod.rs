@@ -469,6 +469,7 @@ impl Nic {
             return Err(Refusal::InUse);
         }
         let vi = self.vis.remove(number).ok_or(Refusal::UnknownVi)?;
+        self.desk.news = true;
         self.memory.release_tag(vi.attributes.tag);
         for queue in [vi.send_queue, vi.receive_queue].into_iter().flatten() {
             if let Some(queue) = self.desk.queues.get_mut(queue) {
