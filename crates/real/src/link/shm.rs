@@ -218,6 +218,7 @@ impl Half {
             calls,
             own_event,
             peer_event,
+            taken: 0,
         }))
     }
 }
@@ -281,9 +282,28 @@ pub struct ShmLink {
     calls: bool,
     own_event: OwnedFd,
     peer_event: OwnedFd,
+    /// Packets taken since the other side was last rung for their room.
+    taken: usize,
 }
 
 impl ShmLink {
+    /// Gives a slot of [`ShmLink::into`] back.
+    #[inline]
+    pub fn give_back(&mut self) {
+        self.into.give_back();
+        self.taken += 1;
+    }
+
+    /// Whether so much has been taken that the other side should hear of its room.
+    #[inline]
+    pub fn taken_since_rung(&mut self) -> bool {
+        let enough = self.taken >= SLOTS / 4;
+        if enough {
+            self.taken = 0;
+        }
+        enough
+    }
+
     /// The bell that the other side rings for us.
     #[inline]
     pub fn own_bell(&self) -> &Bell {

@@ -1,7 +1,7 @@
 //! What the lock of a NIC guards: the NIC itself, its paths and their links.
 
 use super::device::{Device, HostAddress, OpenError};
-use crate::clock::machine_nanos;
+use crate::clock::{machine_nanos, ticks};
 use crate::link::shm::{self, Door, Half, ShmLink};
 use crate::link::udp::{self, UdpLink};
 use crate::wait::{Doorbell, EventSleeper, Sleeper};
@@ -81,6 +81,7 @@ impl Sleeper<super::Shared> for super::Shared {
         let mut core = super::lock(&self.core);
         core.sleeps_until = Instant::ZERO;
         core.around_at = Instant::ZERO;
+        core.recent.1 = 0;
     }
 
     fn wake(&self, _: &super::Shared) {
@@ -115,6 +116,9 @@ impl Way {
     }
 }
 
+/// A reading of the clock is good for so many ticks: some ten microseconds, less than any deadline is exact to.
+const RECENT_TICKS: u64 = 30_000;
+
 /// The NIC and its links.
 pub(crate) struct Core {
     pub(crate) nic: Nic,
@@ -128,6 +132,8 @@ pub(crate) struct Core {
     sleeps_until: Instant,
     /// When to look around again.
     around_at: Instant,
+    /// The last reading of the clock, and of the tick counter with it.
+    recent: (Instant, u64),
     /// Paths that have gone, to be closed when no link is being looked at.
     gone: Vec<u32>,
 }
@@ -146,6 +152,7 @@ impl Core {
             room: vec![0; udp::PACKET_BYTES_MAX].into(),
             sleeps_until: Instant::ZERO,
             around_at: Instant::ZERO,
+            recent: (Instant::ZERO, 0),
             gone: Vec::new(),
         };
         match device {
@@ -167,6 +174,16 @@ impl Core {
             }
         }
         Ok(core)
+    }
+
+    /// The last reading of the clock, if it is recent.
+    #[inline]
+    pub(crate) fn recent(&self) -> Option<Instant> {
+        (ticks().wrapping_sub(self.recent.1) < RECENT_TICKS).then_some(self.recent.0)
+    }
+
+    pub(crate) fn set_recent(&mut self, now: Instant) {
+        self.recent = (now, ticks());
     }
 
     pub(crate) fn address(&self) -> &HostAddress {
@@ -283,10 +300,12 @@ impl Core {
                         break;
                     }
                 }
-                link.into.give_back();
+                link.give_back();
             }
-            // The other side may sleep because its ring was full.
-            link.ring(machine_nanos);
+            // A producer that found its ring full may sleep; it has filled more than this since it was last told.
+            if link.taken_since_rung() {
+                link.ring(machine_nanos);
+            }
         }
         if !self.gone.is_empty() {
             self.close_gone();

@@ -224,20 +224,20 @@ impl Nic {
     /// Works on the NIC, then moves what is to be moved.
     #[inline]
     fn work<T>(&self, work: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        let now = self.shared.clock.now();
-        self.shared.note_drive(now);
-        let mut core = lock(&self.shared.core);
+        let shared = &*self.shared;
+        let mut core = lock(&shared.core);
+        let now = shared.now(&mut core);
         let done = work(&mut core, now);
         core.flush(now);
         let earlier = core.wakes_sleeper();
         let news = core.nic.take_news();
         drop(core);
         if news {
-            self.shared.call_followers();
+            shared.call_followers();
         }
         // A driver that sleeps does so by an earlier deadline, or for what has just happened.
         if news || earlier {
-            self.shared.doors.wake();
+            shared.doors.wake();
         }
         done
     }
@@ -587,9 +587,7 @@ impl Nic {
     /// Looks once, and moves what is there to move.
     #[inline]
     fn look<T>(&self, mut look: impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
-        let now = self.shared.clock.now();
-        self.shared.note_drive(now);
-        self.shared.look_beside(now, &mut look)
+        self.shared.look_beside(&mut look)
     }
 
     fn wait<T>(
@@ -667,23 +665,31 @@ impl Nic {
 }
 
 impl Shared {
-    /// Somebody is at work: the helper need not.
+    /// The time, to some microseconds: the cheap counter says when the clock has to be read again. Somebody is at work, so
+    /// the helper need not.
     #[inline]
-    fn note_drive(&self, now: Instant) {
+    fn now(&self, core: &mut Core) -> Instant {
+        if let Some(now) = core.recent() {
+            return now;
+        }
+        let now = self.clock.now();
+        core.set_recent(now);
         self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
         if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
             self.doors.wake();
         }
+        now
     }
 
     /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others.
     #[inline]
-    fn look<T>(&self, now: Instant, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
+    fn look<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
         let mut core = lock(&self.core);
         let mut found = look(&mut core);
         if found.is_some() {
             return (found, false);
         }
+        let now = self.now(&mut core);
         core.drive(now);
         found = look(&mut core);
         if found.is_none() {
@@ -708,11 +714,7 @@ impl Shared {
             // The NIC's own deadlines interrupt the wait.
             let due = lock(&self.core).nic.deadline();
             let until = deadline.min(due);
-            let found = waiting.wait(self, self, until, || {
-                let now = self.clock.now();
-                self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
-                self.look(now, look).0
-            });
+            let found = waiting.wait(self, self, until, || self.look(look).0);
             if found.is_some() || self.clock.now() >= deadline {
                 return found;
             }
@@ -727,7 +729,7 @@ impl Shared {
     ) -> Option<Result<T, Failure>> {
         self.followers.fetch_add(1, Ordering::SeqCst);
         let seen = *lock(&self.news.0);
-        let mut result = self.look_beside(self.clock.now(), look).map(Ok);
+        let mut result = self.look_beside(look).map(Ok);
         if result.is_none() {
             if self.helper_drives.swap(false, Ordering::AcqRel) {
                 self.doors.wake();
@@ -740,7 +742,7 @@ impl Shared {
                 drop(self.news.1.wait_timeout(guard, most));
             }
             if self.clock.now() >= deadline {
-                result = Some(self.look_beside(self.clock.now(), look).ok_or(Failure::Timeout));
+                result = Some(self.look_beside(look).ok_or(Failure::Timeout));
             }
         }
         self.followers.fetch_sub(1, Ordering::SeqCst);
@@ -748,8 +750,8 @@ impl Shared {
     }
 
     /// Looks beside a driver: what is found there may be what it sleeps for.
-    fn look_beside<T>(&self, now: Instant, look: &mut impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
-        let (found, news) = self.look(now, look);
+    fn look_beside<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
+        let (found, news) = self.look(look);
         if news {
             self.doors.wake();
         }

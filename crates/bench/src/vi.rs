@@ -1,0 +1,291 @@
+//! VI through shared memory: two NICs, a core each, both polling.
+//!
+//! Claim     a message between two processes costs little more than the cache lines it moves: no system call, one copy into
+//!           the shared ring and one out of it.
+//! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages beside `memcpy` of
+//!           64 KiB blocks on one core, and a bare ring that is filled and emptied by `memcpy` beside the same.
+//! Fair      the peer is a thread with a NIC of its own: what passes between the NICs passes through the memfd, as between
+//!           processes. Reliable delivery, as the paper's cLAN offered it; both sides poll, pinned to different CPUs.
+//! Working   the stream's buffers: 16 of 64 KiB on each side, used in turn; `memcpy` goes through as many. The reader of both
+//!           touches nothing further.
+
+use kiban_ground::ring::{Consumer, Producer, Shape};
+use kiban_ground::{Region, SharedBytes};
+use kiban_lab::{Bench, Options, Target, Trial, Unit};
+use kiban_real::clock::{allowed_cpus, pin_thread};
+use kiban_real::vi::{Address, Device, Nic};
+use kiban_stack::vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+const BLOCK_BYTES: usize = 64 << 10;
+const BLOCKS: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the peer does.
+const ECHO: u8 = 0;
+const SINK: u8 = 1;
+
+struct End {
+    nic: Nic,
+    handle: u32,
+    vi: u32,
+}
+
+impl End {
+    fn open(name: Option<String>) -> End {
+        let nic = Nic::open(&Device::Shm(name)).expect("shared memory is there");
+        let tag = nic.create_tag().expect("room");
+        let memory = Region::new(0, BLOCK_BYTES * BLOCKS);
+        let handle = nic
+            .register(memory, MemoryAttributes { tag, rdma_write: false, rdma_read: false })
+            .expect("room");
+        let attributes = ViAttributes {
+            reliability: Reliability::Delivery,
+            transfer_bytes_max: BLOCK_BYTES as u32,
+            qos: 0,
+            tag,
+            rdma_write: false,
+            rdma_read: false,
+        };
+        let vi = nic.create_vi(attributes, None, None).expect("room");
+        End { nic, handle, vi }
+    }
+
+    fn block(&self, number: usize, length: usize) -> [Segment; 1] {
+        let address = (number % BLOCKS * BLOCK_BYTES) as u64;
+        [Segment { address, handle: self.handle, length: length as u32 }]
+    }
+
+    fn post_receive(&self, number: usize) {
+        self.nic.post_receive(self.vi, number as u64, &self.block(number, BLOCK_BYTES)).expect("room");
+    }
+
+    fn post_send(&self, number: usize, length: usize) {
+        self.nic
+            .post_send(self.vi, Work::send(number as u64, &self.block(number, length)))
+            .expect("connected");
+    }
+
+    /// Polls for a message: its block. None: the connection is over.
+    #[inline]
+    fn receive(&self) -> Option<usize> {
+        loop {
+            if let Some(done) = self.nic.receive_done(self.vi).expect("the VI is there") {
+                return done.status.is_ok().then_some(done.cookie as usize);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn sent_one(&self) -> usize {
+        usize::from(self.nic.send_done(self.vi).expect("the VI is there").is_some())
+    }
+
+    #[inline]
+    fn sent(&self) -> usize {
+        let mut done = 0;
+        while self.nic.send_done(self.vi).expect("the VI is there").is_some() {
+            done += 1;
+        }
+        done
+    }
+}
+
+fn peer(name: String, mode: &AtomicU8) {
+    let end = End::open(Some(name));
+    (0..BLOCKS).for_each(|number| end.post_receive(number));
+    let request = end.nic.connect_wait(b"bench", PATIENCE).expect("the benchmark calls");
+    end.nic.accept(&request, end.vi).expect("the ends are alike");
+    while let Some(number) = end.receive() {
+        if mode.load(Ordering::Relaxed) == ECHO {
+            end.post_send(number, 8);
+            end.sent_one();
+        }
+        end.post_receive(number);
+    }
+}
+
+/// Round trips: nanoseconds each.
+fn ping_pong(trial: &mut Trial, end: &End) -> f64 {
+    const TURNS: usize = 1000;
+    let span = trial.measure(|| {
+        for number in 0..TURNS {
+            end.post_receive(number);
+            end.post_send(number, 8);
+            end.receive().expect("connected");
+            assert_eq!(end.sent_one(), 1, "what was answered has left");
+        }
+        TURNS as f64
+    });
+    span.nanos_each()
+}
+
+/// Messages one way: GB/s.
+fn stream(trial: &mut Trial, end: &End) -> f64 {
+    const MESSAGES: usize = 256;
+    let mut number = 0;
+    let span = trial.measure(|| {
+        for _ in 0..MESSAGES {
+            // At most half the peer's descriptors are under way: it never runs dry.
+            end.post_send(number, BLOCK_BYTES);
+            number += 1;
+            while end.sent() == 0 {
+                std::hint::spin_loop();
+            }
+        }
+        (MESSAGES * BLOCK_BYTES) as f64
+    });
+    span.per_second() / 1e9
+}
+
+fn copy(trial: &mut Trial) -> f64 {
+    let (source, mut target) = (crate::noise(1, BLOCK_BYTES * BLOCKS), vec![0u8; BLOCK_BYTES * BLOCKS]);
+    let span = trial.measure(|| {
+        for (from, to) in source.chunks_exact(BLOCK_BYTES).zip(target.chunks_exact_mut(BLOCK_BYTES)) {
+            black_box(&mut *to).copy_from_slice(black_box(from));
+        }
+        source.len() as f64
+    });
+    span.per_second() / 1e9
+}
+
+/// Two threads and two rings.
+struct Bare {
+    out: Producer,
+    into: Consumer,
+}
+
+fn bare_pair(slots: usize, payload_bytes: usize) -> (Bare, Bare) {
+    let shape = Shape::new(slots, payload_bytes);
+    let [there, back] = [(); 2].map(|()| Region::new(0, shape.bytes()));
+    let one = Bare { out: Producer::new(&there, 0, shape), into: Consumer::new(&back, 0, shape) };
+    (one, Bare { out: Producer::new(&back, 0, shape), into: Consumer::new(&there, 0, shape) })
+}
+
+impl Bare {
+    fn take(&mut self, end: Option<&AtomicBool>, see: &mut dyn FnMut(SharedBytes<'_>)) -> bool {
+        loop {
+            if let Some(entry) = self.into.peek().expect("a decent producer") {
+                see(entry);
+                self.into.give_back();
+                return true;
+            }
+            if end.is_some_and(|end| end.load(Ordering::Relaxed)) {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        while !self.out.push(bytes).expect("a decent consumer") {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn bare_ping_pong(trial: &mut Trial, cpu: usize) -> f64 {
+    const TURNS: usize = 1000;
+    let (mut one, mut two) = bare_pair(64, 56);
+    let end = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _ = pin_thread(cpu);
+            while two.take(Some(&end), &mut |_| {}) {
+                two.put(&[0; 8]);
+            }
+        });
+        let span = trial.measure(|| {
+            for _ in 0..TURNS {
+                one.put(&[0; 8]);
+                one.take(None, &mut |_| {});
+            }
+            TURNS as f64
+        });
+        end.store(true, Ordering::Relaxed);
+        span.nanos_each()
+    })
+}
+
+fn bare_stream(trial: &mut Trial, cpu: usize) -> f64 {
+    const PIECE_BYTES: usize = 8192;
+    let (mut one, mut two) = bare_pair(32, PIECE_BYTES);
+    let end = AtomicBool::new(false);
+    let source = crate::noise(2, BLOCK_BYTES * BLOCKS);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _ = pin_thread(cpu);
+            let mut target = vec![0u8; BLOCK_BYTES * BLOCKS];
+            let mut at = 0;
+            while two.take(Some(&end), &mut |bytes| {
+                bytes.copy_to(0, &mut target[at..at + PIECE_BYTES]);
+            }) {
+                at = (at + PIECE_BYTES) % target.len();
+            }
+        });
+        let span = trial.measure(|| {
+            source.chunks_exact(PIECE_BYTES).for_each(|piece| one.put(piece));
+            source.len() as f64
+        });
+        end.store(true, Ordering::Relaxed);
+        span.per_second() / 1e9
+    })
+}
+
+pub(crate) fn run(options: &Options) {
+    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let [one, other, ..] = cpus[..] else {
+        println!("vi: needs two CPUs, {} allowed: skipped", cpus.len());
+        return;
+    };
+    // A thread of its own, so that nobody else stays pinned.
+    std::thread::scope(|threads| {
+        threads.spawn(|| pinned(options, one, other));
+    });
+}
+
+fn pinned(options: &Options, own: usize, other: usize) {
+    let _ = pin_thread(own);
+    let mut bench = Bench::new("vi", options.clone());
+    let mode = AtomicU8::new(ECHO);
+    let name = format!("bench-{}", std::process::id());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _ = pin_thread(other);
+            peer(name.clone(), &mode);
+        });
+        let end = End::open(None);
+        let host = format!("shm:{name}").parse().expect("an address");
+        let to = Address { host, discriminator: b"bench".to_vec() };
+        while end.nic.connect(end.vi, b"", &to, PATIENCE).is_err() {
+            std::thread::yield_now();
+        }
+        bench.compare(
+            "round trip of 8 bytes, both polling",
+            Unit::Nanoseconds,
+            ("VI", |trial: &mut Trial| ping_pong(trial, &end)),
+            ("bare ring", |trial: &mut Trial| bare_ping_pong(trial, other)),
+            Target::at_most(600.0),
+        );
+        mode.store(SINK, Ordering::Relaxed);
+        bench.compare(
+            "64 KiB messages, both polling",
+            Unit::GbytePerSecond,
+            ("VI", |trial: &mut Trial| stream(trial, &end)),
+            ("memcpy", copy),
+            Target::ratio_at_least(0.35),
+        );
+        bench.compare(
+            "64 KiB through a bare ring",
+            Unit::GbytePerSecond,
+            ("bare ring", |trial: &mut Trial| bare_stream(trial, other)),
+            ("memcpy", copy),
+            Target::None,
+        );
+        end.nic.disconnect(end.vi).expect("connected");
+    });
+    bench.finish();
+}
