@@ -8,8 +8,8 @@
 //! 64    bell of the callee        …     ring, callee to caller
 //! ```
 //!
-//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with the memfd and the
-//!           eventfd that wakes it, the callee answers with its eventfd. Both ends must belong to one user (SO_PEERCRED),
+//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with its own name,
+//!           the memfd, and the eventfd that wakes it; the callee answers with its eventfd. Both ends must belong to one user (SO_PEERCRED),
 //!           or the callee to root.
 //! Death     the socket stays open as long as both live: its hang-up is the end of the link, by whatever cause.
 //! Trust     the shape is fixed by the version, not read; the memfd must be sealed against shrinking before it is mapped, or
@@ -42,7 +42,7 @@ pub const PACKET_BYTES: usize = 8248;
 /// Bytes of the longest name.
 pub const NAME_BYTES_MAX: usize = 64;
 
-const HELLO: &[u8; 8] = b"kiban-s1";
+const HELLO: &[u8; 8] = b"kiban-s2";
 
 fn shape() -> Shape {
     Shape::new(SLOTS, PACKET_BYTES)
@@ -173,11 +173,11 @@ pub struct Half {
 }
 
 impl Half {
-    /// Calls a door.
+    /// Calls a door; `own` is the caller's name, or nothing.
     ///
     /// # Errors
     /// Nobody has that name, or it belongs to another user.
-    pub fn call(name: &[u8]) -> io::Result<Half> {
+    pub fn call(name: &[u8], own: &[u8]) -> io::Result<Half> {
         let socket = UnixStream::connect_addr(&address(name)?)?;
         if !is_ours(&socket) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -185,7 +185,7 @@ impl Half {
         let memory = make(layout().2)?;
         let region = map(memory.as_fd(), layout().2)?;
         let event = new_event()?;
-        send_with(&socket, &[memory.as_fd(), event.as_fd()])?;
+        send_with(&socket, own, &[memory.as_fd(), event.as_fd()])?;
         socket.set_nonblocking(true)?;
         Ok(Half { socket, calls: Some((region, event)) })
     }
@@ -196,7 +196,7 @@ impl Half {
     /// It hung up, or said what is not understood.
     pub fn complete(&mut self) -> io::Result<Option<ShmLink>> {
         let wanted = if self.calls.is_some() { 1 } else { 2 };
-        let Some(mut files) = receive_with(&self.socket, wanted)? else { return Ok(None) };
+        let Some((caller, mut files)) = receive_with(&self.socket, wanted)? else { return Ok(None) };
         let peer_event = files.pop().ok_or(io::ErrorKind::InvalidData)?;
         let (region, own_event, calls) = match self.calls.take() {
             Some((region, event)) => (region, event, true),
@@ -204,7 +204,7 @@ impl Half {
                 let memory = files.pop().ok_or(io::ErrorKind::InvalidData)?;
                 let region = map(memory.as_fd(), layout().2)?;
                 let event = new_event()?;
-                send_with(&self.socket, &[event.as_fd()])?;
+                send_with(&self.socket, &[], &[event.as_fd()])?;
                 (region, event, false)
             }
         };
@@ -216,6 +216,7 @@ impl Half {
             into: Consumer::new(&region, into, shape()),
             region,
             calls,
+            caller,
             own_event,
             peer_event,
             taken: 0,
@@ -233,17 +234,21 @@ fn new_event() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-fn send_with(socket: &UnixStream, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send_with(socket: &UnixStream, name: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(files));
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(HELLO)], &mut control, SendFlags::NOSIGNAL)?;
-    if sent == HELLO.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    let parts = [IoSlice::new(HELLO), IoSlice::new(name)];
+    let sent = rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?;
+    if sent == HELLO.len() + name.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// A hello and the files that came with it: exactly as many as wanted. Nothing while it is not there.
-fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Vec<OwnedFd>>> {
-    let mut hello = [0; HELLO.len()];
+/// The name in a hello, and the files that came with it.
+type Hello = (Vec<u8>, Vec<OwnedFd>);
+
+/// A hello with exactly as many files as wanted. Nothing while it is not there.
+fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Hello>> {
+    let mut hello = [0; HELLO.len() + NAME_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut hello)];
@@ -264,10 +269,10 @@ fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Vec<Own
     if message.bytes == 0 {
         return Err(io::ErrorKind::ConnectionReset.into());
     }
-    if message.bytes != HELLO.len() || &hello != HELLO || files.len() != wanted {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version"));
+    match hello[..message.bytes].strip_prefix(HELLO) {
+        Some(name) if files.len() == wanted => Ok(Some((name.to_vec(), files))),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version")),
     }
-    Ok(Some(files))
 }
 
 /// A link to another process.
@@ -280,6 +285,7 @@ pub struct ShmLink {
     pub into: Consumer,
     region: Region,
     calls: bool,
+    caller: Vec<u8>,
     own_event: OwnedFd,
     peer_event: OwnedFd,
     /// Packets taken since the other side was last rung for their room.
@@ -324,6 +330,11 @@ impl ShmLink {
         }
     }
 
+    /// The name of whoever called, as it says; nothing on the caller's own side.
+    pub fn caller(&self) -> &[u8] {
+        &self.caller
+    }
+
     /// What becomes readable when the other side rings.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.own_event.as_fd()
@@ -357,11 +368,12 @@ mod tests {
 
     fn pair(story: &str) -> (ShmLink, ShmLink) {
         let door = Door::open(&name(story)).expect("the name is free");
-        let mut caller = Half::call(&name(story)).expect("the door is open");
+        let mut caller = Half::call(&name(story), b"me").expect("the door is open");
         assert!(caller.complete().expect("nobody hung up").is_none());
         let mut callee = door.caller().expect("somebody calls");
         let callee = callee.complete().expect("a decent caller").expect("its hello is here");
         let caller = caller.complete().expect("a decent callee").expect("its hello is here");
+        assert_eq!((caller.caller(), callee.caller()), (&b""[..], &b"me"[..]));
         (caller, callee)
     }
 
@@ -406,8 +418,8 @@ mod tests {
         let mut half = door.caller().expect("somebody calls");
         assert_eq!(half.complete().expect_err("no hello").kind(), io::ErrorKind::InvalidData);
         assert!(Door::open(&name).expect_err("taken").to_string().contains("cannot be called"));
-        assert!(Half::call(b"nobody-at-all").is_err());
-        assert!(Half::call(&[b'x'; 65]).is_err());
+        assert!(Half::call(b"nobody-at-all", b"").is_err());
+        assert!(Half::call(&[b'x'; 65], b"").is_err());
     }
 
     #[test]

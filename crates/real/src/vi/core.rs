@@ -94,11 +94,13 @@ struct Way {
     path: u32,
     host: HostAddress,
     link: Link,
+    /// Two NICs that call each other at once have two links: each sends on the one it called, and this is the other.
+    only_in: bool,
 }
 
 enum Link {
-    /// Packets of this path arrive on that one.
-    Loopback(u32),
+    /// What leaves arrives here.
+    Loopback,
     /// Shared memory, before both have spoken.
     Half(Half),
     /// Shared memory.
@@ -223,8 +225,8 @@ impl Core {
         }
         match (wanted, &self.address) {
             (HostAddress::Loopback, _) => self.open_loopback(),
-            (HostAddress::Name(name), HostAddress::Name(_)) => {
-                let half = Half::call(name)?;
+            (HostAddress::Name(name), HostAddress::Name(own)) => {
+                let half = Half::call(name, own)?;
                 self.add_half(half, host.clone())
             }
             (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
@@ -238,18 +240,16 @@ impl Core {
 
     fn open_loopback(&mut self) -> io::Result<u32> {
         let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
-        let (there, back) = (self.new_path(traits)?, self.new_path(traits)?);
-        for (path, other) in [(there, back), (back, there)] {
-            self.links.push(Way { path, host: HostAddress::Loopback, link: Link::Loopback(other) });
-        }
-        Ok(there)
+        let path = self.new_path(traits)?;
+        self.links.push(Way { path, host: HostAddress::Loopback, link: Link::Loopback, only_in: false });
+        Ok(path)
     }
 
     fn add_half(&mut self, half: Half, host: HostAddress) -> io::Result<u32> {
         self.watch(half.as_fd(), true)?;
         let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
         let path = self.new_path(traits)?;
-        self.links.push(Way { path, host, link: Link::Half(half) });
+        self.links.push(Way { path, host, link: Link::Half(half), only_in: false });
         Ok(path)
     }
 
@@ -257,7 +257,7 @@ impl Core {
         let traits =
             PathTraits { packet_bytes: UdpLink::packet_bytes(to.ip()), loses_nothing: false, checked: true };
         let path = self.new_path(traits)?;
-        self.links.push(Way { path, host: HostAddress::Udp(to), link: Link::Udp(to) });
+        self.links.push(Way { path, host: HostAddress::Udp(to), link: Link::Udp(to), only_in: false });
         Ok(path)
     }
 
@@ -336,8 +336,8 @@ impl Core {
     pub(crate) fn flush(&mut self, now: Instant) {
         let mut index = 0;
         while index < self.links.len() {
-            let path = self.links[index].path;
-            if self.nic.has_packet(path) {
+            let Way { path, only_in, .. } = self.links[index];
+            if !only_in && self.nic.has_packet(path) {
                 self.flush_way(index, now);
             }
             index += 1;
@@ -382,19 +382,11 @@ impl Core {
                     }
                 }
             }
-            Link::Loopback(other) => {
-                // What arrives on one may be answered on the other.
-                let (mut from, mut to) = (*path, *other);
-                while nic.has_packet(from) || nic.has_packet(to) {
-                    let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
-                    while let Some(length) = nic.fetch(from, &mut slot, now) {
-                        nic.arrive(
-                            to,
-                            SharedBytes::from(&*slot.private(length).expect("a room of our own")),
-                            now,
-                        );
-                    }
-                    (from, to) = (to, from);
+            Link::Loopback => {
+                let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
+                while let Some(length) = nic.fetch(*path, &mut slot, now) {
+                    let packet = &*slot.private(length).expect("a room of our own");
+                    nic.arrive(*path, SharedBytes::from(packet), now);
                 }
             }
         }
@@ -406,7 +398,7 @@ impl Core {
         while let Some(half) = self.door.as_ref().and_then(Door::caller) {
             let halves = self.links.iter().filter(|way| matches!(way.link, Link::Half(_))).count();
             if halves < HALVES_MAX {
-                // What it is called does not matter: answers go by the path.
+                // It says who it is when it speaks.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
@@ -419,7 +411,9 @@ impl Core {
                     Ok(Some(whole)) => {
                         if self.watch(whole.event(), true).is_ok() && self.watch(whole.socket(), true).is_ok()
                         {
+                            let caller = whole.caller().to_vec();
                             self.links[index].link = Link::Shm(Box::new(whole));
+                            self.name_caller(index, caller);
                         } else {
                             self.gone.push(path);
                         }
@@ -438,6 +432,21 @@ impl Core {
             }
         }
         self.close_gone();
+    }
+
+    /// A caller has said who it is. If we have called it as well, both links are one path.
+    fn name_caller(&mut self, index: usize, caller: Vec<u8>) {
+        if caller.is_empty() {
+            return;
+        }
+        let host = HostAddress::Name(caller);
+        let ours = self.links.iter().find(|way| way.host == host).map(|way| way.path);
+        let way = &mut self.links[index];
+        way.host = host;
+        if let Some(path) = ours {
+            self.nic.close_path(std::mem::replace(&mut way.path, path));
+            way.only_in = true;
+        }
     }
 
     fn close_gone(&mut self) {
