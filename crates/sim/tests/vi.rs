@@ -4,7 +4,8 @@ use kiban_board::{BoardConfig, Completion, Host, PortConfig};
 use kiban_ground::{Instant, Region};
 use kiban_sim::{CableConfig, Harm, Plug, Program, World};
 use kiban_stack::vi::{
-    DoneAs, Event, MemoryAttributes, Nic, PathTraits, Reliability, Segment, Status, ViAttributes, ViState, Work,
+    DoneAs, Event, MemoryAttributes, Nic, PathTraits, Reliability, Segment, Status, ViAttributes, ViState,
+    Work,
 };
 use std::any::Any;
 use std::time::Duration;
@@ -135,7 +136,12 @@ impl Program for Receiver {
     }
 }
 
-fn world(reliability: Reliability, messages: u64, wanted: u64, harm: Harm) -> (World, [kiban_sim::BoardNumber; 2]) {
+fn world(
+    reliability: Reliability,
+    messages: u64,
+    wanted: u64,
+    harm: Harm,
+) -> (World, [kiban_sim::BoardNumber; 2]) {
     let is_harmless = harm == Harm::NONE;
     let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing: is_harmless, checked: !is_harmless };
     let mut world = World::new(11);
@@ -143,7 +149,9 @@ fn world(reliability: Reliability, messages: u64, wanted: u64, harm: Harm) -> (W
         world.add_board(&BoardConfig { seed, ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })
     });
     let cable = CableConfig { harm, ..CableConfig::clan() };
-    world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable).expect("both are for VI");
+    world
+        .join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), &cable)
+        .expect("both are for VI");
     let path = world.board(boards[0]).vi_path(0).expect("a VI port");
     world.run_program(
         boards[1],
@@ -190,7 +198,10 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
         let bytes = 100 * u64::from(MESSAGE_BYTES) + 500 * 32;
         let line = Duration::from_nanos(bytes * 10);
         let taken = receiver.at.since(Instant::ZERO);
-        assert!(taken >= line && taken < line + Duration::from_micros(50), "{reliability:?}: {taken:?} for {line:?}");
+        assert!(
+            taken >= line && taken < line + Duration::from_micros(50),
+            "{reliability:?}: {taken:?} for {line:?}"
+        );
         let sender = world.program::<Sender>(boards[0]).expect("it runs");
         assert!(sender.done.iter().all(|status| status.is_ok()) && !sender.lost);
     }
@@ -210,7 +221,10 @@ fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
             memory.read(at, MESSAGE_BYTES as usize).expect("within") == pattern(n)
         }));
         assert!(world.board(boards[0]).counter("vi", "resends") > 0);
-        assert!(world.board(boards[1]).counter("vi", "malformed") > 0, "corrupted packets were seen for what they are");
+        assert!(
+            world.board(boards[1]).counter("vi", "malformed") > 0,
+            "corrupted packets were seen for what they are"
+        );
     }
 }
 

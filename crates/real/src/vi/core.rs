@@ -1,8 +1,10 @@
 //! What the lock of a NIC guards: the NIC itself, its paths and their links.
 
+use super::desks::Desks;
 use super::device::{Device, HostAddress, OpenError};
 use crate::clock::{machine_nanos, ticks};
-use crate::link::shm::{self, Door, Half, ShmLink};
+use crate::link::channel::{Door, Half};
+use crate::link::shm::{self, ShmLink};
 use crate::link::udp::{self, UdpLink};
 use crate::wait::{Doorbell, EventSleeper, Sleeper};
 use kiban_ground::{Bell, Instant, SharedBytes, SharedRoom};
@@ -55,13 +57,15 @@ impl Doors {
 impl Doorbell for super::Shared {
     fn arm(&self) {
         let core = super::lock(&self.core);
-        core.links.iter().filter_map(Way::shm).for_each(|link| link.own_bell().arm());
+        core.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());
+        core.desks.channels().for_each(|channel| channel.own_bell().arm());
         self.doors.bell.arm();
     }
 
     fn disarm(&self) -> Option<u64> {
         let core = super::lock(&self.core);
-        let rung = core.links.iter().filter_map(Way::shm).filter_map(|link| link.own_bell().disarm());
+        let links = core.links.iter().filter_map(Way::shm).map(|link| &link.channel);
+        let rung = links.chain(core.desks.channels()).filter_map(|channel| channel.own_bell().disarm());
         // The first that was rung is what ended the sleep.
         let first = rung.min();
         self.doors.bell.disarm().into_iter().chain(first).min()
@@ -134,6 +138,8 @@ pub(crate) struct Core {
     around_at: Instant,
     /// The last reading of the clock, and of the tick counter with it.
     recent: (Instant, u64),
+    /// Where hosts attach, and those who have.
+    pub(super) desks: Desks,
     /// Paths that have gone, to be closed when no link is being looked at.
     gone: Vec<u32>,
 }
@@ -153,6 +159,7 @@ impl Core {
             sleeps_until: Instant::ZERO,
             around_at: Instant::ZERO,
             recent: (Instant::ZERO, 0),
+            desks: Desks::default(),
             gone: Vec::new(),
         };
         match device {
@@ -207,7 +214,7 @@ impl Core {
         self.nic.deadline() < self.sleeps_until
     }
 
-    fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+    pub(super) fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
         let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
         Ok(epoll::add(&self.epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
     }
@@ -224,7 +231,7 @@ impl Core {
         match (wanted, &self.address) {
             (HostAddress::Loopback, _) => self.open_loopback(),
             (HostAddress::Name(name), HostAddress::Name(_)) => {
-                let half = Half::call(name)?;
+                let half = shm::call(name)?;
                 self.add_half(half, host.clone())
             }
             (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
@@ -273,6 +280,9 @@ impl Core {
         if self.udp.is_some() {
             self.take_from_udp(now);
         }
+        if !self.desks.is_empty() {
+            self.serve_hosts(now);
+        }
         self.flush(now);
     }
 
@@ -304,7 +314,7 @@ impl Core {
             }
             // A producer that found its ring full may sleep; it has filled more than this since it was last told.
             if link.taken_since_rung() {
-                link.ring(machine_nanos);
+                link.channel.ring(machine_nanos);
             }
         }
         if !self.gone.is_empty() {
@@ -372,7 +382,7 @@ impl Core {
                     }
                 }
                 if sent {
-                    link.ring(machine_nanos);
+                    link.channel.ring(machine_nanos);
                 }
             }
             Link::Udp(to) => {
@@ -410,14 +420,16 @@ impl Core {
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
+        self.look_for_hosts();
         for index in 0..self.links.len() {
             let Way { path, link, .. } = &mut self.links[index];
             let path = *path;
             match link {
-                Link::Half(half) => match half.complete() {
+                Link::Half(half) => match ShmLink::complete(half) {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
-                        if self.watch(whole.event(), true).is_ok() && self.watch(whole.socket(), true).is_ok()
+                        if self.watch(whole.channel.event(), true).is_ok()
+                            && self.watch(whole.channel.socket(), true).is_ok()
                         {
                             self.links[index].link = Link::Shm(Box::new(whole));
                         } else {
@@ -427,7 +439,7 @@ impl Core {
                     Err(_) => self.gone.push(path),
                 },
                 // What it sent before its end is taken first.
-                Link::Shm(link) if !link.into.is_ready() && link.is_gone() => self.gone.push(path),
+                Link::Shm(link) if !link.into.is_ready() && link.channel.is_gone() => self.gone.push(path),
                 _ => {}
             }
         }

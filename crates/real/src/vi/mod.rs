@@ -13,6 +13,7 @@
 //! Left out  fork: a child must not use its parent's NIC.
 
 mod core;
+mod desks;
 mod device;
 mod helper;
 
@@ -421,7 +422,7 @@ impl Nic {
 
     /// The next asynchronous event; looks once.
     pub fn event(&self) -> Option<Event> {
-        self.look(|core| core.nic.event())
+        self.look(|core| core.event())
     }
 
     /// Waits for the next asynchronous event.
@@ -429,7 +430,7 @@ impl Nic {
     /// # Errors
     /// The time is over.
     pub fn event_wait(&self, timeout: Duration) -> Result<Event, Failure> {
-        self.wait(Queue::Control, timeout, |core| core.nic.event())
+        self.wait(Queue::Control, timeout, |core| core.event())
     }
 
     // ---- connections
@@ -553,6 +554,25 @@ impl Nic {
     /// Ends a connection, a request, or an error: the VI is idle.
     pub fn disconnect(&self, vi: u32) -> Result<(), Refusal> {
         self.work(|core, _| core.nic.disconnect(vi))
+    }
+
+    // ---- hosts of other processes
+
+    /// Lets other processes of this user use this NIC through rings in shared memory ([`crate::attach`]), by a name.
+    ///
+    /// # Errors
+    /// Another process serves by that name, or it is too long.
+    pub fn serve(&self, name: &str) -> io::Result<()> {
+        self.work(|core, _| core.serve(name))
+    }
+
+    /// VIs, memories and attached hosts that there are now.
+    pub fn in_use(&self) -> (usize, usize, usize) {
+        self.work(|core, now| {
+            core.drive(now);
+            let (vis, memories) = core.nic.in_use();
+            (vis, memories, core.desks.channels().count())
+        })
     }
 
     // ---- waiting
