@@ -109,7 +109,7 @@ impl BoardHost {
         }
         let (work, done, arena, shapes) = layout();
         let bytes = (arena + arena_bytes).next_multiple_of(4096);
-        let mut half = Half::call(&door_name(name)?, bytes)?;
+        let mut half = Half::call(&door_name(name)?, &[], bytes)?;
         let channel = loop {
             if let Some(channel) = half.complete(bytes..=bytes)? {
                 break channel;

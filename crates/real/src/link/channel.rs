@@ -8,8 +8,8 @@
 //! 128   …
 //! ```
 //!
-//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with the memfd and the
-//!           eventfd that wakes it, the callee answers with its eventfd. Both ends must belong to one user (SO_PEERCRED),
+//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with its own name,
+//!           the memfd and the eventfd that wakes it; the callee answers with its eventfd. Both ends must belong to one user (SO_PEERCRED),
 //!           or the other to root.
 //! Death     the socket stays open as long as both live: its hang-up is the end of the channel, by whatever cause.
 //! Trust     the memfd must be sealed against shrinking before it is mapped, or reading it could kill the process.
@@ -38,7 +38,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// Bytes before what stands on the channel.
 pub const FRONT_BYTES: usize = 128;
 
-const HELLO: &[u8; 8] = b"kiban-s1";
+const HELLO: &[u8; 8] = b"kiban-s2";
 
 /// Memory that this process has mapped.
 struct Mapping {
@@ -157,11 +157,11 @@ pub struct Half {
 }
 
 impl Half {
-    /// Calls a door, with memory of so many bytes.
+    /// Calls a door, with memory of so many bytes; `own` is the caller's name, or nothing.
     ///
     /// # Errors
     /// Nobody has that name, or it belongs to another user.
-    pub fn call(name: &[u8], bytes: usize) -> io::Result<Half> {
+    pub fn call(name: &[u8], own: &[u8], bytes: usize) -> io::Result<Half> {
         let socket = UnixStream::connect_addr(&address(name)?)?;
         if !is_ours(&socket) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -169,7 +169,7 @@ impl Half {
         let memory = make(bytes)?;
         let region = map(memory.as_fd(), bytes..=bytes)?;
         let event = new_event()?;
-        send_with(&socket, &[memory.as_fd(), event.as_fd()])?;
+        send_with(&socket, own, &[memory.as_fd(), event.as_fd()])?;
         socket.set_nonblocking(true)?;
         Ok(Half { socket, calls: Some((region, event)) })
     }
@@ -180,7 +180,7 @@ impl Half {
     /// It hung up, or said what is not understood.
     pub fn complete(&mut self, bytes: RangeInclusive<usize>) -> io::Result<Option<Channel>> {
         let wanted = if self.calls.is_some() { 1 } else { 2 };
-        let Some(mut files) = receive_with(&self.socket, wanted)? else { return Ok(None) };
+        let Some((caller, mut files)) = receive_with(&self.socket, wanted)? else { return Ok(None) };
         let peer_event = files.pop().ok_or(io::ErrorKind::InvalidData)?;
         let (region, own_event, calls) = match self.calls.take() {
             Some((region, event)) => (region, event, true),
@@ -188,11 +188,11 @@ impl Half {
                 let memory = files.pop().ok_or(io::ErrorKind::InvalidData)?;
                 let region = map(memory.as_fd(), bytes)?;
                 let event = new_event()?;
-                send_with(&self.socket, &[event.as_fd()])?;
+                send_with(&self.socket, &[], &[event.as_fd()])?;
                 (region, event, false)
             }
         };
-        Ok(Some(Channel { socket: self.socket.try_clone()?, region, calls, own_event, peer_event }))
+        Ok(Some(Channel { socket: self.socket.try_clone()?, region, calls, caller, own_event, peer_event }))
     }
 }
 
@@ -206,17 +206,21 @@ fn new_event() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-fn send_with(socket: &UnixStream, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send_with(socket: &UnixStream, name: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(files));
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(HELLO)], &mut control, SendFlags::NOSIGNAL)?;
-    if sent == HELLO.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    let parts = [IoSlice::new(HELLO), IoSlice::new(name)];
+    let sent = rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?;
+    if sent == HELLO.len() + name.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// A hello and the files that came with it: exactly as many as wanted. Nothing while it is not there.
-fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Vec<OwnedFd>>> {
-    let mut hello = [0; HELLO.len()];
+/// The name in a hello, and the files that came with it.
+type Hello = (Vec<u8>, Vec<OwnedFd>);
+
+/// A hello with exactly as many files as wanted. Nothing while it is not there.
+fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Hello>> {
+    let mut hello = [0; HELLO.len() + NAME_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut hello)];
@@ -237,10 +241,10 @@ fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Vec<Own
     if message.bytes == 0 {
         return Err(io::ErrorKind::ConnectionReset.into());
     }
-    if message.bytes != HELLO.len() || &hello != HELLO || files.len() != wanted {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version"));
+    match hello[..message.bytes].strip_prefix(HELLO) {
+        Some(name) if files.len() == wanted => Ok(Some((name.to_vec(), files))),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version")),
     }
-    Ok(Some(files))
 }
 
 /// A channel to another process.
@@ -249,6 +253,7 @@ pub struct Channel {
     socket: UnixStream,
     region: Region,
     calls: bool,
+    caller: Vec<u8>,
     own_event: OwnedFd,
     peer_event: OwnedFd,
 }
@@ -262,6 +267,11 @@ impl Channel {
     /// Whether this side has called.
     pub fn is_caller(&self) -> bool {
         self.calls
+    }
+
+    /// The name of whoever called, as it says; nothing on the caller's own side.
+    pub fn caller(&self) -> &[u8] {
+        &self.caller
     }
 
     /// The bell that the other side rings for us.
@@ -314,11 +324,12 @@ mod tests {
 
     fn pair(story: &str) -> [Channel; 2] {
         let door = Door::open(&name(story)).expect("the name is free");
-        let mut caller = Half::call(&name(story), BYTES).expect("the door is open");
+        let mut caller = Half::call(&name(story), b"me", BYTES).expect("the door is open");
         assert!(caller.complete(BYTES..=BYTES).expect("nobody hung up").is_none());
         let mut callee = door.caller().expect("somebody calls");
         let callee = callee.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
         let caller = caller.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
+        assert_eq!((caller.caller(), callee.caller()), (&b""[..], &b"me"[..]));
         [caller, callee]
     }
 
@@ -356,9 +367,9 @@ mod tests {
         let mut half = door.caller().expect("somebody calls");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
         assert!(Door::open(&name).expect_err("taken").to_string().contains("cannot be called"));
-        assert!(Half::call(b"nobody-at-all", BYTES).is_err());
-        assert!(Half::call(&[b'x'; 65], BYTES).is_err());
-        let mut small = Half::call(&name, 4096).expect("the door is open");
+        assert!(Half::call(b"nobody-at-all", b"", BYTES).is_err());
+        assert!(Half::call(&[b'x'; 65], b"", BYTES).is_err());
+        let mut small = Half::call(&name, b"", 4096).expect("the door is open");
         let mut half = door.caller().expect("somebody calls");
         assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
         drop(half);

@@ -23,12 +23,12 @@ fn layout() -> (usize, usize, usize) {
     (FRONT_BYTES, FRONT_BYTES + ring, (FRONT_BYTES + 2 * ring).next_multiple_of(4096))
 }
 
-/// Calls another process by its name.
+/// Calls another process by its name; `own` is the caller's, or nothing.
 ///
 /// # Errors
 /// Nobody has that name, or it belongs to another user.
-pub fn call(name: &[u8]) -> io::Result<Half> {
-    Half::call(name, layout().2)
+pub fn call(name: &[u8], own: &[u8]) -> io::Result<Half> {
+    Half::call(name, own, layout().2)
 }
 
 /// A link to another process.
@@ -85,7 +85,7 @@ mod tests {
     fn packets_cross_both_ways() {
         let name = format!("test-{}-cross", std::process::id()).into_bytes();
         let door = Door::open(&name).expect("the name is free");
-        let mut caller = call(&name).expect("the door is open");
+        let mut caller = call(&name, b"").expect("the door is open");
         let mut callee = door.caller().expect("somebody calls");
         let mut two = ShmLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let mut one = ShmLink::complete(&mut caller).expect("decent").expect("its hello is here");

@@ -415,3 +415,34 @@ fn who_waits_for_an_answer_to_nothing_is_told() {
         });
     });
 }
+
+#[test]
+fn peers_that_call_each_other_at_once_are_connected_once() {
+    for [one, two] in kinds("peers") {
+        for round in 0..20 {
+            // Of shared memory: each calls the other's name, so both have one.
+            let two = if one.starts_with("shm:") { format!("{one}-too") } else { two.clone() };
+            let first = open(&one);
+            let second = if one == "loopback" { first.clone() } else { open(&two) };
+            let ends = [end(&first, Reliability::Delivery), end(&second, Reliability::Delivery)];
+            let ask = |own: usize| {
+                let host = ends[1 - own].nic.address();
+                let (local, remote) = if own == 0 { (b"one", b"two") } else { (b"two", b"one") };
+                let remote = Address { host, discriminator: remote.to_vec() };
+                ends[own].nic.connect_peer(ends[own].vi, local, &remote, PATIENCE).expect("idle");
+                ends[own].nic.peer_wait(ends[own].vi, PATIENCE).expect("the other asks as well");
+            };
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| ask(1));
+                ask(0);
+                other.join().expect("no panic");
+            });
+            for (from, to) in [(0, 1), (1, 0)] {
+                ends[to].receive(round, 0, 100);
+                ends[from].send(round, 0, 100);
+                assert_eq!(ends[from].sent().status, Status::OK);
+                assert_eq!(ends[to].received().length, 100, "{one} {round}");
+            }
+        }
+    }
+}

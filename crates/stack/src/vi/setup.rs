@@ -450,9 +450,12 @@ impl Nic {
     fn on_peer(&mut self, path: u32, theirs: &wire::Setup<'_>, now: Instant) {
         let Nic { config, vis, desk, .. } = self;
         let from = (theirs.vi, theirs.key);
-        let found = vis.iter_mut().find(|(_, vi)| {
+        let found = vis.iter_mut().find(|(number, vi)| {
             let asks = vi.setup.as_ref().is_some_and(|ours| {
+                // On a loopback a VI hears its own request.
+                let is_itself = (*number, ours.key) == from;
                 ours.is_peer
+                    && !is_itself
                     && ours.path == path
                     && ours.local == theirs.remote
                     && ours.remote == theirs.local

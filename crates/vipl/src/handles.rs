@@ -1,0 +1,102 @@
+//! Handles: what a program holds of the library's objects.
+//!
+//! Goal      a handle that was invented, or whose object has gone, is told apart from one that lives.
+//! How       a handle is a number: 32 bits name a place in a table and its generation (`kiban_ground::Slab`), on 64-bit
+//!           machines 32 more are a serial number that no other handle of this process bears. It is looked up, never
+//!           followed.
+//! Limits    a million objects; the serial begins anew after four thousand million.
+
+use crate::abi::{VIP_PVOID, VIP_RETURN};
+use crate::border::{Answer, reading, writing};
+use crate::connect::Request;
+use crate::memory::Tag;
+use crate::nic::Nic;
+use crate::queue::Queue;
+use crate::vi::Vi;
+use kiban_ground::Slab;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, RwLock};
+
+/// A handle as the library holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Handle(u64);
+
+impl Handle {
+    /// As the program gets it.
+    pub(crate) fn as_pointer(self) -> VIP_PVOID {
+        core::ptr::without_provenance_mut(self.0 as usize)
+    }
+
+    /// As the program hands it over.
+    pub(crate) fn of(pointer: VIP_PVOID) -> Handle {
+        Handle(pointer.addr() as u64)
+    }
+
+    fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+#[derive(Clone)]
+pub(crate) enum Object {
+    Nic(Arc<Nic>),
+    Tag(Arc<Tag>),
+    Vi(Arc<Vi>),
+    Queue(Arc<Queue>),
+    Request(Arc<Request>),
+}
+
+struct Entry {
+    serial: u32,
+    object: Object,
+}
+
+struct Table {
+    entries: RwLock<Slab<Entry>>,
+    next_serial: AtomicU32,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let chance = RandomState::new().hash_one("the handles of this process");
+    Table {
+        entries: RwLock::new(Slab::new(usize::MAX, chance as u32)),
+        next_serial: AtomicU32::new((chance >> 32) as u32),
+    }
+});
+
+/// Gives an object a handle; `VIP_ERROR_RESOURCE` when a million have one.
+pub(crate) fn insert(object: Object) -> Answer<Handle> {
+    // Never zero: such handles would be as good as 32-bit ones.
+    let serial = TABLE.next_serial.fetch_add(1, Relaxed) | 1 << 31;
+    let number =
+        writing(&TABLE.entries).insert(Entry { serial, object }).ok_or(VIP_RETURN::ERROR_RESOURCE)?;
+    let serial = if usize::BITS >= 64 { u64::from(serial) } else { 0 };
+    Ok(Handle(serial << 32 | u64::from(number)))
+}
+
+fn is(entry: &Entry, handle: Handle) -> bool {
+    usize::BITS < 64 || handle.0 >> 32 == u64::from(entry.serial)
+}
+
+/// Takes the name from an object.
+pub(crate) fn remove(handle: Handle) -> Option<Object> {
+    let mut entries = writing(&TABLE.entries);
+    entries.get(handle.number()).filter(|entry| is(entry, handle))?;
+    entries.remove(handle.number()).map(|entry| entry.object)
+}
+
+macro_rules! finders {
+    ($($find:ident: $kind:ident),* $(,)?) => {$(
+        /// The object of this kind that a handle names, or `VIP_INVALID_PARAMETER`.
+        #[inline]
+        pub(crate) fn $find(pointer: VIP_PVOID) -> Answer<Arc<$kind>> {
+            let handle = Handle::of(pointer);
+            match reading(&TABLE.entries).get(handle.number()) {
+                Some(entry @ Entry { object: Object::$kind(object), .. }) if is(entry, handle) => Ok(object.clone()),
+                _ => Err(VIP_RETURN::INVALID_PARAMETER),
+            }
+        }
+    )*};
+}
+finders!(nic: Nic, tag: Tag, vi: Vi, queue: Queue, request: Request);
