@@ -52,7 +52,7 @@ pub fn costs() -> Costs {
 
 /// None if the system refuses an eventfd or a thread.
 fn measure(cpus: [usize; 2]) -> Option<Costs> {
-    let (bell, sleeper) = (Bell::default(), EventSleeper::new().ok()?);
+    let (bell, sleeper) = (Bell::new(), EventSleeper::new().ok()?);
     let (clock, rung) = (Clock::new(), AtomicU64::new(0));
     let (seen, calls) = std::thread::scope(|scope| {
         let start = |cpu, work: fn(&Place<'_>) -> [Vec<u64>; 2], place| {
@@ -138,7 +138,7 @@ fn naps(clock: &Clock) -> (Duration, Duration) {
     let Ok(sleeper) = EventSleeper::new() else {
         return (fallback.timer_late, fallback.timer_late_seldom);
     };
-    let bell = Bell::default();
+    let bell = Bell::new();
     wake_on_time();
     let mut late: Vec<u64> = (0..NAPS)
         .map(|_| {

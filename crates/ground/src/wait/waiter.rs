@@ -4,6 +4,7 @@
 //! [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
 
 use super::adaptive::{Adaptive, Outcome, Plan};
+use super::costs::nanos;
 use super::period::Nap;
 use super::{Costs, Wait};
 use crate::Instant;
@@ -210,7 +211,7 @@ impl Waiter {
             cost += self.costs.both_ends() + self.costs.latency(late);
             usual += self.costs.block();
         } else if slept {
-            cost += self.costs.latency(late) + if rung { self.costs.ring.as_nanos() as u64 } else { 0 };
+            cost += self.costs.latency(late) + if rung { nanos(self.costs.ring) } else { 0 };
             usual = cost;
         }
         self.report.waits += 1;
@@ -233,7 +234,7 @@ impl Waiter {
         }
         let asleep = self.phase == Phase::Block;
         self.end(now, asleep);
-        self.pay(self.paid + if asleep { self.costs.sleep.as_nanos() as u64 } else { 0 }, now);
+        self.pay(self.paid + if asleep { nanos(self.costs.sleep) } else { 0 }, now);
         if self.wait == Wait::Adaptive {
             self.adaptive.gave_up(now.since(self.began), &self.costs);
         }
@@ -252,7 +253,7 @@ impl Waiter {
         let block = self.costs.block();
         // Who shares the core with others cannot spin: then even the optimum sleeps.
         let contended = self.wait == Wait::Adaptive && self.adaptive.is_contended(self.began);
-        let gap = arrived.since(self.began).as_nanos() as u64;
+        let gap = nanos(arrived.since(self.began));
         self.report.cost += Duration::from_nanos(cost);
         self.report.optimum += Duration::from_nanos(if contended { block } else { gap.min(block) });
     }
@@ -271,11 +272,11 @@ impl Waiter {
             Phase::Spin | Phase::Watch => {
                 let spun = now.since(self.since);
                 self.report.spun += spun;
-                self.paid += spun.as_nanos() as u64;
+                self.paid += nanos(spun);
             }
             Phase::Nap => {
                 self.report.timed_sleeps += 1;
-                self.paid += self.costs.sleep.as_nanos() as u64;
+                self.paid += nanos(self.costs.sleep);
                 if let Some(nap) = self.nap.filter(|nap| now >= nap.until) {
                     self.adaptive.learn_late(now.since(nap.until));
                 }
