@@ -95,6 +95,8 @@ pub struct BoardHost {
     around_at: Instant,
     cookie: u64,
     kept: VecDeque<Told>,
+    /// Told since the board was last rung for the room in its completion ring.
+    taken: usize,
 }
 
 impl BoardHost {
@@ -132,6 +134,7 @@ impl BoardHost {
             around_at: Instant::ZERO,
             cookie: 0,
             kept: VecDeque::new(),
+            taken: 0,
         })
     }
 
@@ -186,7 +189,20 @@ impl BoardHost {
         if let Some(told) = self.kept.pop_front() {
             return Ok(Some(told));
         }
-        Ok(self.queues.told()?)
+        let told = self.queues.told()?;
+        if told.is_some() {
+            self.note_taken();
+        }
+        Ok(told)
+    }
+
+    /// A board that found the completion ring full has filled more than this since it was last rung.
+    fn note_taken(&mut self) {
+        self.taken += 1;
+        if self.taken >= DONE_ENTRIES / 4 {
+            self.taken = 0;
+            self.channel.ring(machine_nanos);
+        }
     }
 
     /// Waits for what the board tells next.
@@ -216,9 +232,11 @@ impl BoardHost {
             *around_at = now + LOOK_AROUND;
             channel.is_gone().then_some(Err(HostError::Gone))
         };
-        waiting
-            .wait(channel.own_bell(), &sleeper.beside(&files), deadline, look)
-            .unwrap_or(Err(HostError::Timeout))
+        let told = waiting.wait(channel.own_bell(), &sleeper.beside(&files), deadline, look);
+        if matches!(told, Some(Ok(_))) {
+            self.note_taken();
+        }
+        told.unwrap_or(Err(HostError::Timeout))
     }
 }
 

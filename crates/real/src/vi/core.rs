@@ -70,6 +70,10 @@ impl Sleeper<super::Shared> for super::Shared {
     fn sleep(&self, _: &super::Shared, timeout: Option<Duration>) {
         {
             let mut core = super::lock(&self.core);
+            // A turn has its bound: what it left is not announced again.
+            if core.took {
+                return;
+            }
             core.sleeps_until = timeout.map_or(Instant::NEVER, |timeout| self.clock.now() + timeout);
         }
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 32];
@@ -138,6 +142,8 @@ pub(crate) struct Core {
     recent: (Instant, u64),
     /// Where hosts attach, and those who have.
     pub(super) desks: Desks,
+    /// The last drive took something: there may be more, whatever the bells say.
+    pub(super) took: bool,
     /// Some link is over, and is to be closed when none is being looked at.
     some_over: bool,
 }
@@ -158,6 +164,7 @@ impl Core {
             around_at: Instant::ZERO,
             recent: (Instant::ZERO, 0),
             desks: Desks::default(),
+            took: false,
             some_over: false,
         };
         match device {
@@ -280,6 +287,7 @@ impl Core {
     /// Takes what has arrived, and sends what there is to send.
     #[inline]
     pub(crate) fn drive(&mut self, now: Instant) {
+        self.took = false;
         if now >= self.around_at {
             self.look_around(now);
         }
@@ -302,7 +310,7 @@ impl Core {
 
     #[inline]
     fn take_from_rings(&mut self, now: Instant) {
-        let Core { nic, links, some_over, .. } = self;
+        let Core { nic, links, some_over, took, .. } = self;
         for way in links.iter_mut() {
             let Link::Shm(link) = &mut way.link else { continue };
             if !link.into.is_ready() && !link.into.is_condemned() {
@@ -310,7 +318,10 @@ impl Core {
             }
             for _ in 0..TURN_PACKETS {
                 match link.into.peek() {
-                    Ok(Some(packet)) => nic.arrive(way.path, packet, now),
+                    Ok(Some(packet)) => {
+                        *took = true;
+                        nic.arrive(way.path, packet, now);
+                    }
                     Ok(None) => break,
                     Err(_) => {
                         (way.over, *some_over) = (true, true);
@@ -333,6 +344,7 @@ impl Core {
         for _ in 0..TURN_PACKETS {
             let Core { nic, links, udp: Some(udp), room, .. } = self else { return };
             let Some((length, from)) = udp.receive(room) else { return };
+            self.took = true;
             let known = links.iter().find(|way| matches!(way.link, Link::Udp(to) if to == from));
             if let Some(way) = known {
                 nic.arrive(way.path, SharedBytes::from(&room[..length]), now);

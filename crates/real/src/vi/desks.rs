@@ -120,7 +120,10 @@ impl Core {
             }
             match (taken, attachment.tell(&mut self.nic)) {
                 // It may wait for what it is told, or for room in its work ring.
-                (Ok(taken), Ok(told)) if told || taken > 0 => channel.ring(machine_nanos),
+                (Ok(taken), Ok(told)) if told || taken > 0 => {
+                    self.took = true;
+                    channel.ring(machine_nanos);
+                }
                 (Ok(_), Ok(_)) => {}
                 _ => *over = true,
             }
