@@ -7,8 +7,11 @@
 //! Hogs      a thread on each of the two CPUs that does nothing but use it.
 
 use kiban_ground::{Bell, Chance, Costs, Instant, optimum};
-use kiban_real::clock::{machine_nanos, pin_thread, process_cpu_nanos, thread_cpu_nanos};
+use kiban_real::clock::{machine_nanos, pin_thread, thread_cpu_nanos};
 use kiban_real::{EventSleeper, Sleeper, Waiting};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,8 +19,12 @@ use std::time::Duration;
 /// More late than this, a producer lost its core.
 const LATE_NANOS: u64 = 50_000;
 
-/// Idle time is told in hundredths of a second, and read twice.
-const GRAIN_NANOS: u64 = 12_000_000;
+/// What others may use of a cell: that and 2 % of a core (the kernel's own threads).
+const FOREIGN_NANOS_MAX: u64 = 1_000_000;
+/// How long a producer may be away: longer, and another thread or, on a virtual machine, another guest had its core.
+const LOST_NANOS_MAX: u64 = 500_000;
+/// A step of the producer's loop that takes longer than this is an absence. (Interrupts take less.)
+const AWAY_NANOS: u64 = 50_000;
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,8 +103,10 @@ pub(super) struct Cell {
     rings: u64,
     /// Latencies of messages that ended a wait: sum and number.
     woken: (u64, u64),
-    /// What others used of the two CPUs meanwhile, as far as it is known.
+    /// What other processes used of the CPUs meanwhile.
     foreign_nanos: u64,
+    /// How long the producer, which never sleeps, was away from its core.
+    lost_nanos: u64,
 }
 
 impl Cell {
@@ -114,9 +123,11 @@ impl Cell {
         self.foreign_nanos as f64 / self.wall_nanos as f64
     }
 
-    /// Whether that is too much to believe the figures: more than 2 % and what the accounts are coarse by.
-    pub(super) fn is_disturbed(&self) -> bool {
-        self.foreign_nanos > GRAIN_NANOS + self.wall_nanos / 50
+    /// Whether that is too much to believe the figures.
+    pub(super) fn is_disturbed(&self, hogs: bool) -> bool {
+        // Among hogs the producer is away half of the time.
+        let lost = !hogs && self.lost_nanos > LOST_NANOS_MAX;
+        lost || self.foreign_nanos > FOREIGN_NANOS_MAX + self.wall_nanos / 50
     }
 
     /// What was paid a message, in microseconds: CPU time of the receiver and of ringing, and the latency of every message.
@@ -163,7 +174,7 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
         moments: gaps.iter().map(|_| AtomicU64::new(0)).collect(),
         ready: Barrier::new(2),
     };
-    let before = Accounts::read();
+    let before = Others::read();
     let mut cell = std::thread::scope(|scope| {
         let producer = scope.spawn(|| {
             pin_thread(cpus[0]).expect("this CPU was allowed");
@@ -173,46 +184,44 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
             pin_thread(cpus[1]).expect("this CPU was allowed");
             receive(&queue, waiting, warm)
         });
-        let (ring_nanos, rings) = producer.join().expect("the producer does not panic");
-        Cell { ring_nanos, rings, ..receiver.join().expect("the receiver does not panic") }
+        let sent = producer.join().expect("the producer does not panic");
+        let Cell { ring_nanos, rings, lost_nanos, .. } = sent;
+        Cell { ring_nanos, rings, lost_nanos, ..receiver.join().expect("the receiver does not panic") }
     });
-    cell.foreign_nanos = Accounts::foreign(before, Accounts::read());
+    cell.foreign_nanos = Others::read().since(&before);
     cell
 }
 
-/// The time of all CPUs that was neither idle nor ours is somebody else's. (The machine's sampled columns of busy time are
-/// too coarse for a tenth of a second; idle time is exact but for its unit.)
-#[derive(Clone, Copy)]
-struct Accounts {
-    wall: u64,
-    own: u64,
-    idle: Option<(u64, u64)>,
-}
+/// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`. (The machine's
+/// own columns are in hundredths of a second, too coarse for a tenth of one: a single slice of 4 ms spoils a cell.)
+struct Others(HashMap<PathBuf, u64>);
 
-impl Accounts {
-    fn read() -> Accounts {
-        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        Accounts { wall: machine_nanos(), own: process_cpu_nanos(), idle: idle_nanos(&stat) }
+impl Others {
+    fn read() -> Others {
+        let own = std::process::id().to_string();
+        let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+        let is_other = |name: &OsStr| {
+            name.to_str().is_some_and(|name| name != own && name.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let processes = entries(Path::new("/proc")).filter(|entry| is_other(&entry.file_name()));
+        let tasks = processes.flat_map(|process| entries(&process.path().join("task")));
+        let nanos = |task: &Path| {
+            let text = std::fs::read_to_string(task.join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse().ok()
+        };
+        Others(tasks.filter_map(|task| Some((task.path(), nanos(&task.path())?))).collect())
     }
 
-    fn foreign(before: Accounts, after: Accounts) -> u64 {
-        let (Some((idle_before, _)), Some((idle_after, cpus))) = (before.idle, after.idle) else { return 0 };
-        let there_was = (after.wall - before.wall) * cpus;
-        there_was.saturating_sub(idle_after - idle_before).saturating_sub(after.own - before.own)
+    /// What they used since `before`. Who has ended meanwhile is forgotten.
+    fn since(&self, before: &Others) -> u64 {
+        let used =
+            |(task, nanos): (&PathBuf, &u64)| nanos.saturating_sub(before.0.get(task).copied().unwrap_or(0));
+        self.0.iter().map(used).sum()
     }
 }
 
-/// Idle time of all CPUs (`idle` and `iowait`, proc_stat(5)), and how many there are.
-fn idle_nanos(stat: &str) -> Option<(u64, u64)> {
-    const NANOS_PER_TICK: u64 = 10_000_000;
-    let cpus = stat.lines().filter(|line| line.starts_with("cpu")).count().checked_sub(1)?;
-    let mut columns = stat.lines().next()?.split_whitespace().skip(4).map(str::parse::<u64>);
-    let idle = columns.next()?.ok()? + columns.next()?.ok()?;
-    Some((idle * NANOS_PER_TICK, cpus as u64))
-}
-
-fn produce(queue: &Queue, gaps: &[u64], warm: usize) -> (u64, u64) {
-    let (mut ring_nanos, mut rings) = (0, 0);
+fn produce(queue: &Queue, gaps: &[u64], warm: usize) -> Cell {
+    let mut cell = Cell::default();
     queue.ready.wait();
     let mut due = machine_nanos();
     for (number, gap) in gaps.iter().enumerate() {
@@ -220,7 +229,10 @@ fn produce(queue: &Queue, gaps: &[u64], warm: usize) -> (u64, u64) {
         let mut now = machine_nanos();
         while now < due {
             std::hint::spin_loop();
-            now = machine_nanos();
+            let before = std::mem::replace(&mut now, machine_nanos());
+            if now - before > AWAY_NANOS && number >= warm {
+                cell.lost_nanos += now - before;
+            }
         }
         if now > due + LATE_NANOS {
             due = now;
@@ -231,12 +243,12 @@ fn produce(queue: &Queue, gaps: &[u64], warm: usize) -> (u64, u64) {
             let before = machine_nanos();
             queue.sleeper.wake(&queue.bell);
             if number >= warm {
-                ring_nanos += machine_nanos() - before;
-                rings += 1;
+                cell.ring_nanos += machine_nanos() - before;
+                cell.rings += 1;
             }
         }
     }
-    (ring_nanos, rings)
+    cell
 }
 
 fn receive(queue: &Queue, waiting: &mut Waiting, warm: usize) -> Cell {

@@ -6,8 +6,9 @@
 //!           twice the optimum; when it is spent, the plan is to spin for what a sleep costs, which keeps within twice
 //!           the optimum whatever comes. If learning would meanwhile have done much better, it is lent a little; twice
 //!           as much is asked for the next loan. So the total is at most 2 optimum + o(optimum).
-//! Core      when the core was taken away while spinning, there is no spinning for [`PAUSE`] times as long as it was away,
-//!           and for twice as long again each time that trying it again ends like that.
+//! Core      when the core was taken away while spinning, or not given to a sleeper that had been woken, there is no
+//!           spinning for [`PAUSE`] times as long, and for twice as long again each time that trying it again soon ends
+//!           like that: who is disturbed now and then goes on spinning, who shares the core for long tries it seldom.
 
 use super::costs::nanos;
 use super::gaps::Gaps;
@@ -18,8 +19,8 @@ use core::time::Duration;
 
 /// After how many waits the spin is computed anew.
 const RENEW: u8 = 8;
-/// What was lost to others by spinning stays below one part in this many.
-const PAUSE: u32 = 64;
+/// What others take from a spinner who tries again stays below one part in this many.
+const PAUSE: u32 = 16;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A nap must be expected to cost less than this part of what spinning and sleeping cost.
 const CLEARLY: f32 = 0.9;
@@ -220,7 +221,7 @@ mod tests {
             truce.disturbed(now, lost);
             truce.length.as_millis() as u64
         });
-        assert_eq!(lengths, [256, 512, 1024, 2048, 4096, 8192]);
+        assert_eq!(lengths, [64, 128, 256, 512, 1024, 2048]);
         truce.disturbed(truce.until + Duration::from_secs(60), Duration::from_micros(20));
         assert_eq!(truce.length, PAUSE * Duration::from_micros(20));
     }

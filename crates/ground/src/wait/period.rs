@@ -104,6 +104,9 @@ impl Period {
         }
         self.learn_costs(error, costs);
         follow(&mut self.error, error.abs());
+        // Who believes the timer to be worse than it is would never ask it again: doubts fade.
+        self.late_seldom -= (self.late_seldom - self.late) / 512.0;
+        self.late -= self.late / 2048.0;
         let moved = (self.length + error / 2.0).max(0.0);
         self.last = Some(last + Duration::from_nanos(moved as u64));
         self.length += error / 16.0;

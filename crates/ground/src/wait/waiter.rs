@@ -52,7 +52,7 @@ pub struct Report {
     pub blocks: u64,
     /// Timed sleeps.
     pub timed_sleeps: u64,
-    /// Times that the core was taken away while spinning.
+    /// Times that the core was taken away while spinning, or was not given to a woken sleeper.
     pub disturbances: u64,
     /// CPU time spent spinning.
     pub spun: Duration,
@@ -68,6 +68,9 @@ impl Report {
         self.cost.saturating_sub(self.optimum)
     }
 }
+
+/// Waking that takes so many times as long as usual waited for the core, not for the wake-up.
+const WAKE_LOST: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -222,7 +225,11 @@ impl Waiter {
             let outcome = Outcome { began: self.began, arrived, now, evidence, paid: usual };
             self.adaptive.learn(&outcome, &self.costs);
         }
-        if rung && arrived < now {
+        if rung && late > WAKE_LOST * self.costs.wake {
+            // The sleeper was awake, and others kept the core.
+            self.report.disturbances += 1;
+            self.adaptive.disturbed(now, late);
+        } else if rung && arrived < now {
             self.learn_wake(late);
         }
     }
@@ -359,5 +366,19 @@ mod tests {
         waiter.disturbed(micros(4010), Duration::from_micros(4000));
         assert_eq!(waiter.step(micros(4010)), Step::Sleep { until: NEVER });
         assert_eq!(waiter.report().spun, Duration::from_micros(10));
+    }
+
+    #[test]
+    fn a_sleeper_that_does_not_get_the_core_when_woken_stops_spinning_for_a_while() {
+        let mut waiter = Waiter::new(Wait::Adaptive, Costs::default());
+        waiter.begin(micros(0));
+        waiter.step(micros(0));
+        assert_eq!(waiter.step(micros(1000)), Step::Sleep { until: NEVER });
+        waiter.found(micros(5000), Evidence::Rung { at: micros(2000) });
+        waiter.begin(micros(5000));
+        assert_eq!(waiter.step(micros(5000)), Step::Sleep { until: NEVER });
+        waiter.found(micros(5020), Evidence::Rung { at: micros(5010) });
+        waiter.begin(micros(900_000));
+        assert!(matches!(waiter.step(micros(900_000)), Step::Spin { .. }), "and tries again later");
     }
 }
