@@ -92,6 +92,13 @@ pub struct Bell<A: Atomics = Processor> {
     rung_at: A::Moment,
 }
 
+impl Bell {
+    /// A bell that nobody listens to yet.
+    pub const fn new() -> Bell {
+        Bell { word: AtomicU32::new(AWAKE), _unused: 0, rung_at: AtomicU64::new(0) }
+    }
+}
+
 impl<A: Atomics> Default for Bell<A> {
     fn default() -> Self {
         Self { word: A::Word::new(AWAKE), _unused: 0, rung_at: A::Moment::new(0) }
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn only_a_sleeper_is_woken_and_only_once() {
-        let bell = Bell::<Processor>::default();
+        let bell = Bell::new();
         assert!(!bell.ring(|| unreachable!("nobody sleeps: the time is not asked")));
         bell.arm();
         assert!(bell.is_armed());
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn garbage_in_the_bell_wakes_the_sleeper_and_is_gone_then() {
-        let bell = Bell::<Processor>::default();
+        let bell = Bell::new();
         bell.arm();
         bell.word().store(0xdead_beef, Relaxed);
         bell.rung_at.store(u64::MAX, Relaxed);

@@ -8,6 +8,7 @@
 //!           no timer is perfect; a policy that uses one well can come out below this optimum.
 
 use super::Costs;
+use super::costs::nanos;
 use crate::Instant;
 
 /// The least total cost of meeting `arrivals` (moments that rise), in nanoseconds, for a receiver that is free at `start`.
@@ -24,7 +25,7 @@ pub fn optimum(start: Instant, arrivals: &[Instant], costs: &Costs) -> u64 {
             if cost == FAR {
                 continue;
             }
-            let spin = cost + arrivals[next].since(free).as_nanos() as u64;
+            let spin = cost + nanos(arrivals[next].since(free));
             spun[next + 1] = spun[next + 1].min(spin);
             let awake = arrivals[next].max(free) + costs.wake;
             let (mut seen, mut block) = (next, cost + costs.both_ends());

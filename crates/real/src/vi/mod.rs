@@ -13,6 +13,7 @@
 //! Left out  fork: a child must not use its parent's NIC.
 
 mod core;
+mod desks;
 mod device;
 mod helper;
 
@@ -227,6 +228,7 @@ impl Nic {
         let shared = &*self.shared;
         let mut core = lock(&shared.core);
         let now = shared.now(&mut core);
+        shared.note(now);
         let done = work(&mut core, now);
         core.flush(now);
         let earlier = core.wakes_sleeper();
@@ -421,7 +423,7 @@ impl Nic {
 
     /// The next asynchronous event; looks once.
     pub fn event(&self) -> Option<Event> {
-        self.look(|core| core.nic.event())
+        self.look(|core| core.event())
     }
 
     /// Waits for the next asynchronous event.
@@ -429,7 +431,7 @@ impl Nic {
     /// # Errors
     /// The time is over.
     pub fn event_wait(&self, timeout: Duration) -> Result<Event, Failure> {
-        self.wait(Queue::Control, timeout, |core| core.nic.event())
+        self.wait(Queue::Control, timeout, |core| core.event())
     }
 
     // ---- connections
@@ -555,6 +557,25 @@ impl Nic {
         self.work(|core, _| core.nic.disconnect(vi))
     }
 
+    // ---- hosts of other processes
+
+    /// Lets other processes of this user use this NIC through rings in shared memory ([`crate::attach`]), by a name.
+    ///
+    /// # Errors
+    /// Another process serves by that name, or it is too long.
+    pub fn serve(&self, name: &str) -> io::Result<()> {
+        self.work(|core, _| core.serve(name))
+    }
+
+    /// VIs, memories and attached hosts that there are now.
+    pub fn in_use(&self) -> (usize, usize, usize) {
+        self.work(|core, now| {
+            core.drive(now);
+            let (vis, memories) = core.nic.in_use();
+            (vis, memories, core.desks.channels().count())
+        })
+    }
+
     // ---- waiting
 
     /// How queues wait that have no policy of their own.
@@ -665,8 +686,7 @@ impl Nic {
 }
 
 impl Shared {
-    /// The time, to some microseconds: the cheap counter says when the clock has to be read again. Somebody is at work, so
-    /// the helper need not.
+    /// The time, to some microseconds: the cheap counter says when the clock has to be read again.
     #[inline]
     fn now(&self, core: &mut Core) -> Instant {
         if let Some(now) = core.recent() {
@@ -674,22 +694,31 @@ impl Shared {
         }
         let now = self.clock.now();
         core.set_recent(now);
+        now
+    }
+
+    /// The program is at work: the helper need not be.
+    #[inline]
+    fn note(&self, now: Instant) {
         self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
         if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
             self.doors.wake();
         }
-        now
     }
 
-    /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others.
+    /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others. Who
+    /// `drives` does nothing else; who does not shows that the program is at work.
     #[inline]
-    fn look<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
+    fn look<T>(&self, drives: bool, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
         let mut core = lock(&self.core);
         let mut found = look(&mut core);
         if found.is_some() {
             return (found, false);
         }
         let now = self.now(&mut core);
+        if !drives {
+            self.note(now);
+        }
         core.drive(now);
         found = look(&mut core);
         if found.is_none() {
@@ -714,7 +743,7 @@ impl Shared {
             // The NIC's own deadlines interrupt the wait.
             let due = lock(&self.core).nic.deadline();
             let until = deadline.min(due);
-            let found = waiting.wait(self, self, until, || self.look(look).0);
+            let found = waiting.wait(self, self, until, || self.look(true, look).0);
             if found.is_some() || self.clock.now() >= deadline {
                 return found;
             }
@@ -751,7 +780,7 @@ impl Shared {
 
     /// Looks beside a driver: what is found there may be what it sleeps for.
     fn look_beside<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
-        let (found, news) = self.look(look);
+        let (found, news) = self.look(false, look);
         if news {
             self.doors.wake();
         }

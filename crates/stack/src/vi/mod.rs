@@ -354,6 +354,11 @@ impl Nic {
         &self.desk.counters
     }
 
+    /// VIs and memories that there are now.
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.vis.len(), self.memory.len())
+    }
+
     // ---- memory
 
     /// A new protection tag.

@@ -262,6 +262,11 @@ impl Nic {
         Ok(())
     }
 
+    /// Whether requests at a discriminator are taken.
+    pub fn listens(&self, local: &[u8]) -> bool {
+        self.listeners.iter().any(|known| known == local)
+    }
+
     /// Waits no more; requests that the host has not seen are refused.
     pub fn unlisten(&mut self, local: &[u8]) {
         self.listeners.retain(|known| known != local);
