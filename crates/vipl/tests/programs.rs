@@ -173,6 +173,16 @@ fn descriptors_and_memory_that_are_treated_badly_harm_nobody() {
 }
 
 #[test]
+fn descriptors_of_chance_come_back_once_each_and_in_order() {
+    tell("garbage", WITHIN);
+}
+
+#[test]
+fn many_threads_share_a_nic_until_it_is_closed() {
+    tell("threads", WITHIN);
+}
+
+#[test]
 fn two_processes_talk_and_the_survivor_is_told() {
     tell("processes", BETWEEN);
 }
