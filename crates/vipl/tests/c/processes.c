@@ -131,7 +131,7 @@ static void a_ball_goes_to_and_fro_between_two_processes(void) {
     }
 }
 
-/* The child offers memory; the parent writes into it and reads it back, and the child learns of it by immediate data. */
+/* The child offers memory; the parent writes into it and reads it back; immediate data tells the child. */
 static void offer(void) {
     Side side;
     VIP_VI_HANDLE vi;

@@ -4,9 +4,9 @@
  *     static void a_message_arrives(void) { ... CHECK(x == y); ... }
  *     int main(int argc, char **argv) { story_begin(argc, argv); TELL(a_message_arrives); return story_end(); }
  *
- * A program gets a device as its argument (loopback by default) and opens it twice, as `here` and `there`; of a loopback
- * both are the same NIC, since it reaches nobody else. A CHECK that fails says where and ends the program. Nothing
- * sleeps: what takes time is waited for, LONG at the most.
+ * A program gets a device as its argument (loopback by default) and opens it twice, as `here` and `there`; of a
+ * loopback both are the same NIC, since it reaches nobody else. A CHECK that fails says where and ends the program.
+ * Nothing sleeps: what takes time is waited for, LONG at the most.
  */
 #ifndef STORY_H
 #define STORY_H
@@ -224,7 +224,8 @@ static inline VIP_VI_ATTRIBUTES attributes_for(Side *side, VIP_RELIABILITY_LEVEL
     return attributes;
 }
 
-static inline VIP_VI_HANDLE vi_of(Side *side, VIP_RELIABILITY_LEVEL level, VIP_CQ_HANDLE sends, VIP_CQ_HANDLE receives) {
+static inline VIP_VI_HANDLE vi_of(Side *side, VIP_RELIABILITY_LEVEL level, VIP_CQ_HANDLE sends,
+                                  VIP_CQ_HANDLE receives) {
     VIP_VI_ATTRIBUTES attributes = attributes_for(side, level);
     VIP_VI_HANDLE vi = NULL;
     OK(VipCreateVi(side->nic, &attributes, sends, receives, &vi));

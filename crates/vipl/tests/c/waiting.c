@@ -1,4 +1,4 @@
-/* How to wait: policies of a queue and of one call, and what they report. Times are not judged: a busy machine is slow. */
+/* How to wait: policies of a queue and of one call, and what they report. Times are not judged. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
