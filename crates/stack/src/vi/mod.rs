@@ -64,6 +64,8 @@ kiban_ground::counters! {
         malformed,
         /// Packets for a VI that is not there, or not connected to their sender.
         no_vi,
+        /// Payload bytes copied, out of the host's memory and into it.
+        bytes_copied,
         /// Messages received whole.
         messages_in,
         /// Messages of an unreliable sender that found no receive descriptor.

@@ -53,6 +53,7 @@ impl Vi {
                 if !reliable || in_flight < connection.window {
                     match self.emit_packet(flight, sequence, in_flight, config, memory, room) {
                         Ok(length) => {
+                            desk.counters.bytes_copied += (length - HEADER_BYTES) as u64;
                             self.on_left(number, flight, sequence, config, desk, now);
                             return Some(length);
                         }
