@@ -5,8 +5,8 @@
 //!           values to the NIC (`kiban_stack::vi`, driven by `kiban_real`).
 //! Up        answers are written to the program's memory just before it is told of them, and only while that memory is
 //!           still registered.
-//! Handles   are numbers that name a place, its kind and its generation ([`handles`]): never an address.
-//! Panics    end at the border: a call that panics answers `VIP_ERROR_RESOURCE` ([`border`]).
+//! Handles   are numbers that name a place, its kind and its generation (`handles.rs`): never an address.
+//! Panics    end at the border: a call that panics answers `VIP_ERROR_RESOURCE` (`border.rs`).
 //! Left out  cLAN's tags and deferred sends answer that they are not supported. `Next` of a descriptor is not used.
 
 #![allow(non_snake_case, reason = "C knows calls and fields by these names")]
