@@ -8,12 +8,11 @@
 
 use crate::abi::{VIP_BOOLEAN, VIP_MEM_ATTRIBUTES, VIP_PROTECTION_HANDLE, VIP_PVOID, VIP_RETURN, VIP_ULONG};
 use crate::border::{Answer, reading, writing};
-use crate::handles::{self, Object};
+use crate::handles::{self, Object, QuickMap};
 use crate::nic::{Kind, Nic};
 use core::ptr::NonNull;
 use kiban_ground::Region;
 use kiban_stack::vi::MemoryAttributes;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of one region at most, and of all together: no bound of ours, an address space has that much.
@@ -46,7 +45,7 @@ impl Memory {
 /// What a NIC's program has registered, by handle.
 #[derive(Default)]
 pub(crate) struct Memories {
-    by_handle: HashMap<u32, Memory>,
+    by_handle: QuickMap<u32, Memory>,
     bytes: usize,
     /// The tag that NULL means, and whether the program has been given it.
     first_tag: Option<(u32, bool)>,

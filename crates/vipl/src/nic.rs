@@ -4,13 +4,12 @@ use crate::abi::{VIP_CHAR, VIP_NIC_ATTRIBUTES, VIP_NIC_HANDLE, VIP_RETURN, VIP_U
 use crate::border::{Answer, Out, locked, writing};
 use crate::connect::Waiters;
 use crate::device;
-use crate::handles::{self, Handle, Object};
+use crate::handles::{self, Handle, Object, QuickMap};
 use crate::memory::Memories;
 use crate::names::Hosts;
 use crate::notify::Callbacks;
 use kiban_real::vi::{Device, Failure, HostAddress, OpenError};
 use kiban_stack::vi::{Config, ConnectError, Refusal};
-use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -28,7 +27,7 @@ pub(crate) struct Nic {
     address: Box<[u8]>,
     pub(crate) memories: RwLock<Memories>,
     /// Descriptors that are posted, by address: the handle of the memory in which they lie.
-    pub(crate) posted: Mutex<HashMap<usize, u32>>,
+    pub(crate) posted: Mutex<QuickMap<usize, u32>>,
     /// Handles of what was made on this NIC, by the NIC's own numbers.
     numbers: Mutex<Numbers>,
     /// Threads that wait for requests to connect.
@@ -39,9 +38,9 @@ pub(crate) struct Nic {
 
 #[derive(Default)]
 struct Numbers {
-    tags: HashMap<u32, Handle>,
-    vis: HashMap<u32, Handle>,
-    queues: HashMap<u32, Handle>,
+    tags: QuickMap<u32, Handle>,
+    vis: QuickMap<u32, Handle>,
+    queues: QuickMap<u32, Handle>,
     /// Requests have no number that is told.
     requests: Vec<Handle>,
 }
@@ -55,7 +54,7 @@ pub(crate) enum Kind {
 }
 
 impl Numbers {
-    fn of(&mut self, kind: Kind) -> &mut HashMap<u32, Handle> {
+    fn of(&mut self, kind: Kind) -> &mut QuickMap<u32, Handle> {
         match kind {
             Kind::Tag => &mut self.tags,
             Kind::Vi => &mut self.vis,
@@ -216,7 +215,7 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
     };
     let Numbers { tags, vis, queues, requests } = core::mem::take(&mut *locked(&nic.numbers));
     let numbered = [tags, vis, queues];
-    for handle in numbered.iter().flat_map(HashMap::values).chain(&requests) {
+    for handle in numbered.iter().flat_map(QuickMap::values).chain(&requests) {
         handles::remove(*handle);
     }
     nic.core.close();

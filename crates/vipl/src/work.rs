@@ -35,14 +35,17 @@ const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// A descriptor as it was when it was posted.
-struct Copied {
-    control: VIP_CONTROL_SEGMENT,
-    segments: ArrayVec<Segment, SEGMENTS_MAX>,
-}
+/// Segments as they were when the descriptor was posted. Filled in place: moving the room would cost more than the call.
+type Segments = ArrayVec<Segment, SEGMENTS_MAX>;
 
-/// Copies a descriptor out of registered memory.
-fn copy(memories: &Memories, handle: u32, at: usize, tag: u32) -> Answer<Copied> {
+/// Copies a descriptor out of registered memory: its control segment, and the others into `segments`.
+fn copy(
+    memories: &Memories,
+    handle: u32,
+    at: usize,
+    tag: u32,
+    segments: &mut Segments,
+) -> Answer<VIP_CONTROL_SEGMENT> {
     const BAD: VIP_RETURN = VIP_RETURN::INVALID_PARAMETER;
     let memory = memories.get(handle)?;
     if at == 0
@@ -56,7 +59,6 @@ fn copy(memories: &Memories, handle: u32, at: usize, tag: u32) -> Answer<Copied>
     // it, for which it needs the lock that our caller holds. Another thread of the program's may be writing to it:
     // then a volatile copy is some mixture of what was there, and all numbers are valid.
     let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
-    let mut segments = ArrayVec::new();
     let count = usize::from(control.SegCount);
     if count <= SEGMENTS_MAX {
         if !memory.holds(at, CONTROL_BYTES + count * SEGMENT_BYTES) {
@@ -69,12 +71,16 @@ fn copy(memories: &Memories, handle: u32, at: usize, tag: u32) -> Answer<Copied>
             segments.push(Segment { address: segment.Data, handle: segment.Handle, length: segment.Length });
         }
     }
-    Ok(Copied { control, segments })
+    Ok(control)
 }
 
 /// What a descriptor asks for, and the first rule that it breaks.
-fn judge(copied: &Copied, direction: Direction) -> (Operation, &[Segment], Status) {
-    let Copied { control: VIP_CONTROL_SEGMENT { Control, SegCount, Length, .. }, segments } = copied;
+fn judge<'a>(
+    control: &VIP_CONTROL_SEGMENT,
+    segments: &'a [Segment],
+    direction: Direction,
+) -> (Operation, &'a [Segment], Status) {
+    let VIP_CONTROL_SEGMENT { Control, SegCount, Length, .. } = control;
     let faulty = (Operation::Send, &[][..], Status::FORMAT);
     if usize::from(*SegCount) != segments.len() || Control & control::RESERVED != 0 {
         return faulty;
@@ -88,7 +94,7 @@ fn judge(copied: &Copied, direction: Direction) -> (Operation, &[Segment], Statu
         };
     }
     let (operation, segments) = match (operation, segments.split_first()) {
-        (control::OP_SENDRECV, _) => (Operation::Send, &segments[..]),
+        (control::OP_SENDRECV, _) => (Operation::Send, segments),
         (control::OP_RDMAWRITE, Some((place, segments))) => {
             (Operation::Write(Remote { address: place.address, handle: place.handle }), segments)
         }
@@ -105,19 +111,20 @@ fn judge(copied: &Copied, direction: Direction) -> (Operation, &[Segment], Statu
 pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direction: Direction) -> Answer {
     let nic = &*vi.nic;
     let at = descriptor.expose_provenance();
-    let copied = copy(&reading(&nic.memories), handle, at, vi.tag.load(Relaxed))?;
+    let mut segments = Segments::new();
+    let descriptor = copy(&reading(&nic.memories), handle, at, vi.tag.load(Relaxed), &mut segments)?;
     match locked(&nic.posted).entry(at) {
         Entry::Occupied(_) => return Err(VIP_RETURN::INVALID_PARAMETER),
         Entry::Vacant(free) => free.insert(handle),
     };
-    let (operation, segments, status) = judge(&copied, direction);
+    let (operation, segments, status) = judge(&descriptor, &segments, direction);
     let cookie = at as u64;
     let posted = match direction {
         Direction::Receive => nic.core.post_judged_receive(vi.number, cookie, segments, status),
         Direction::Send => {
-            let immediate = copied.control.Control & control::IMMEDIATE != 0;
-            let immediate = immediate.then_some(copied.control.ImmediateData);
-            let fence = copied.control.Control & control::QFENCE != 0;
+            let immediate = descriptor.Control & control::IMMEDIATE != 0;
+            let immediate = immediate.then_some(descriptor.ImmediateData);
+            let fence = descriptor.Control & control::QFENCE != 0;
             let work = Work { cookie, operation, segments, immediate, fence };
             nic.core.post_judged_send(vi.number, work, status)
         }
