@@ -7,7 +7,7 @@
 //! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away
 //!           against its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all
 //!           is well.
-//! Costs     [`costs`] are measured once a process (some ms); every wake-up goes on teaching the waiter.
+//! Costs     [`costs`](crate::costs) are measured once a process (some ms); every wake-up goes on teaching the waiter.
 //! Limits    one thread waits with one [`Waiting`]; it may move to another thread between two waits.
 //! Left out  processors that wait on a cache line (UMWAIT, MONITORX): not for guests, and the price is a syscall less.
 
