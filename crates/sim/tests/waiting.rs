@@ -114,6 +114,13 @@ fn only_who_sleeps_meets_the_stalls_of_waking_up() {
 }
 
 #[test]
+fn a_counted_stall_comes_every_so_many_times() {
+    let third = Stall { when: When::EveryWaking(3), length: Length::Fixed(micros(50)) };
+    let outcome = run(&process(Wait::Interrupt, &[third]), Rhythm::Constant { gap: micros(200) }, 100);
+    assert_eq!((outcome.sleeps, outcome.stalls), (100, 33));
+}
+
+#[test]
 fn stalls_of_running_meet_the_spinner_more_often_than_the_sleeper() {
     let often = Stall { when: When::Running { mean: micros(100_000) }, length: Length::Fixed(micros(2000)) };
     let rhythm = Rhythm::Constant { gap: micros(200) };

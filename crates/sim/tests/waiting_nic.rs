@@ -267,10 +267,8 @@ const fn micros(length: u64) -> Duration {
     Duration::from_micros(length)
 }
 
-const STALL: Stall = Stall {
-    when: When::Waking(0.02),
-    length: Length::Uniform { least: micros(1000), most: micros(40_000) },
-};
+const STALL: Stall =
+    Stall { when: When::Waking(0.02), length: Length::Uniform { least: micros(1000), most: micros(40_000) } };
 /// 12.5 KB at 62.5 MB/s.
 const RHYTHMS: [Rhythm; 3] = [
     Rhythm::Constant { gap: micros(200) },

@@ -23,6 +23,8 @@ pub struct Stall {
 pub enum When {
     /// When the process is to wake up, with this probability each time.
     Waking(f64),
+    /// When the process is to wake up for every so many times.
+    EveryWaking(u64),
     /// While the process runs (works or spins), after exponential times of running.
     Running {
         /// The mean.
@@ -73,6 +75,8 @@ impl Length {
 pub(super) struct Stalls {
     chance: Chance,
     waking: Vec<(f64, Length)>,
+    /// Every so many times, how many are left, and for how long.
+    counted: Vec<(u64, u64, Length)>,
     running: Vec<Hazard>,
 }
 
@@ -86,21 +90,31 @@ struct Hazard {
 
 impl Stalls {
     pub(super) fn new(stalls: &[Stall], mut chance: Chance) -> Stalls {
-        let (mut waking, mut running) = (Vec::new(), Vec::new());
+        let (mut waking, mut counted, mut running) = (Vec::new(), Vec::new(), Vec::new());
         for &Stall { when, length } in stalls {
             match when {
                 When::Waking(probability) => waking.push((probability, length)),
+                When::EveryWaking(times) => counted.push((times, times, length)),
                 When::Running { mean } => {
                     running.push(Hazard { mean, length, left: exponential(mean, &mut chance) });
                 }
             }
         }
-        Stalls { chance, waking, running }
+        Stalls { chance, waking, counted, running }
     }
 
     /// What waking up takes in addition.
     pub(super) fn wake(&mut self, outcome: &mut Outcome) -> Duration {
         let mut all = Duration::ZERO;
+        for (every, left, length) in &mut self.counted {
+            *left -= 1;
+            if *left == 0 {
+                *left = *every;
+                let length = length.draw(&mut self.chance);
+                outcome.stall(length);
+                all += length;
+            }
+        }
         for (probability, length) in &self.waking {
             if self.chance.happens(*probability) {
                 let length = length.draw(&mut self.chance);
