@@ -1,5 +1,6 @@
 //! `kiban reproduce`: what papers published, made again.
 
+mod via_library;
 mod wide_area;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -29,6 +30,7 @@ enum Paper {
     AtmBoard(AtmBoard),
     #[command(name = "wide-area-atm")]
     WideArea(wide_area::WideArea),
+    ViaLibrary(via_library::ViaLibrary),
 }
 
 impl Reproduce {
@@ -36,6 +38,7 @@ impl Reproduce {
         match self.paper {
             Paper::AtmBoard(atm_board) => atm_board.run(),
             Paper::WideArea(wide_area) => wide_area.run(),
+            Paper::ViaLibrary(via_library) => via_library.run(),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Goal      nobody sleeps while there is something to see, and nobody wakes who does not sleep.
 //! Sleeper   [`Bell::arm`], look again, sleep while the bell is armed, [`Bell::disarm`].
 //! Ringer    makes visible what there is to see, then [`Bell::ring`]; if that says so, wakes the sleeper.
-//! Proof     both sides write, fence, read: the sleeper the bell and then the queue, the ringer the queue and then the bell.
-//!           Of two sequentially consistent fences one comes first, so one of them sees what the other wrote
+//! Proof     both sides write, fence, read: the sleeper the bell and then the queue, the ringer the queue and then the
+//!           bell. Of two sequentially consistent fences one comes first, so one of them sees what the other wrote
 //!           (Dekker): the sleeper finds the message, or the ringer finds the bell armed. `tests/bell_model.rs` checks
 //!           this very code with every interleaving and every reordering that the memory model allows.
 //! Moment    a ringer who has to wake somebody, and only then, writes when it did: the sleeper learns when that came

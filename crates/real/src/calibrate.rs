@@ -1,16 +1,17 @@
 //! What a sleep costs on this machine.
 //!
-//! How       two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until it sleeps, rings, and both say
-//!           what they saw: from the ring to the look, the CPU time of the sleeper, the length of the ringer's call.
-//!           Then [`NAPS`] timed sleeps: how late they end.
-//! Usual     a disturbance makes things longer, so the lower quartile counts. The waiter learns on from where this leaves it:
-//!           bounds keep a wild machine from a wild result.
+//! How       two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until it sleeps, rings, and both
+//!           say what they saw: from the ring to the look, the CPU time of the sleeper, the length of the ringer's
+//!           call. Then [`NAPS`] timed sleeps: how late they end.
+//! Usual     a disturbance makes things longer, so the lower quartile counts. The waiter learns on from where this
+//!           leaves it: bounds keep a wild machine from a wild result.
 //! Once      a process, before the first wait: some milliseconds.
 //! Limits    with one CPU to run on nobody can spin for a peer, and there is nothing to measure: [`ONE_CPU`].
 
 use crate::clock::{Clock, TickScale, allowed_cpus, pin_thread, thread_cpu_nanos};
 use crate::wait::{EventSleeper, Sleeper, wake_on_time};
 use kiban_ground::{Bell, Costs};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,12 +39,20 @@ pub(crate) struct Calibration {
 pub(crate) fn calibration() -> &'static Calibration {
     static ONCE: OnceLock<Calibration> = OnceLock::new();
     ONCE.get_or_init(|| {
-        let costs = match allowed_cpus().unwrap_or_default()[..] {
+        let costs = match process_cpus()[..] {
             [first, second, ..] => measure([first, second]).unwrap_or_default(),
             _ => ONE_CPU,
         };
         Calibration { costs, scale: TickScale::calibrate() }
     })
+}
+
+/// The CPUs that the process may use, and not only a calling thread that was pinned to one: those of its first thread.
+fn process_cpus() -> Vec<usize> {
+    let first = Pid::from_raw(std::process::id() as i32);
+    let set = sched_getaffinity(first).unwrap_or_default();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    if cpus.len() > 1 { cpus } else { allowed_cpus().unwrap_or_default() }
 }
 
 /// What a sleep costs on this machine, measured once a process; see the top of `calibrate.rs`.

@@ -1,12 +1,13 @@
 //! Waiting in real time: the driver of [`kiban_ground::Waiter`].
 //!
 //! Goal      the latency of spinning where something comes soon, the CPU time of sleeping where it does not.
-//! Sleepers  [`EventSleeper`] sleeps on an eventfd, and on sockets beside it if asked; [`FutexSleeper`] on the bell's own
-//!           word, also when the bell lies in memory that two processes share.
+//! Sleepers  [`EventSleeper`] sleeps on an eventfd, and on sockets beside it if asked; [`FutexSleeper`] on the bell's
+//!           own word, also when the bell lies in memory that two processes share.
 //! Order     arm the bell, look again, sleep, disarm, look ([`kiban_ground::Bell`]): no wake-up is lost.
-//! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away against
-//!           its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all is well.
-//! Costs     [`costs`] are measured once a process (some ms); every wake-up goes on teaching the waiter.
+//! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away
+//!           against its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all
+//!           is well.
+//! Costs     [`costs`](crate::costs) are measured once a process (some ms); every wake-up goes on teaching the waiter.
 //! Limits    one thread waits with one [`Waiting`]; it may move to another thread between two waits.
 //! Left out  processors that wait on a cache line (UMWAIT, MONITORX): not for guests, and the price is a syscall less.
 

@@ -15,6 +15,7 @@ mod plug;
 mod processor;
 pub mod program;
 mod tap;
+pub mod waiting;
 mod world;
 
 pub use cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};

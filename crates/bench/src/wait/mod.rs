@@ -1,18 +1,18 @@
 //! Ways to wait, in real time: latency, CPU time and cost beside somebody who knows every arrival.
 //!
-//! Claim     one adaptive policy is as quick as polling in bursts, as cheap as sleeping when little comes, never costs more
-//!           than twice the optimum, and is as good as sleeping when others want the core.
+//! Claim     one adaptive policy is as quick as polling in bursts, as cheap as sleeping when little comes, never costs
+//!           more than twice the optimum, and is as good as sleeping when others want the core.
 //! Sides     adaptive against sleeping at once, spinning 20 to 300 us before sleeping (the paper's call), and polling.
 //! Fair      all policies of a row see the same gaps, one right after another in each round, in an order that turns.
 //!           Each row begins with policies that know nothing; a first part of every cell is not counted.
-//! Cost      CPU time of the receiver, plus length of the calls that woke it, plus the latency of every message at price 1.
-//!           The optimum knows all arrivals and pays for a sleep what sleeping at once was measured to cost in the same
-//!           row and round (it has no timed sleeps: see `ground/src/wait/optimum.rs`).
-//!           With hogs most of the cost is the scheduler's doing, which is not in the arrivals: there sleeping at once takes
-//!           its place.
-//! Guard     a cell in which others used more than 2 % of a core and a millisecond, or in which the producer was away from
-//!           its core for half a millisecond, is made again, some times; then the least disturbed attempt counts, and the
-//!           row is called noisy.
+//! Cost      CPU time of the receiver, plus length of the calls that woke it, plus the latency of every message at
+//!           price 1. The optimum knows all arrivals and pays for a sleep what sleeping at once was measured to cost in
+//!           the same row and round (it has no timed sleeps: see `ground/src/wait/optimum.rs`). With hogs most of the
+//!           cost is the scheduler's doing, which is not in the arrivals: there sleeping at once takes its place.
+//! Guard     a cell in which others used more than 2 % of a core and a millisecond, or in which the producer was away
+//!           from its core for half a millisecond, is made again, some times; then the least disturbed attempt counts,
+//!           and the row is called noisy. Before each cell it waits until the machine is quiet: about two minutes then
+//!           become up to ten on a machine that others use.
 
 mod stage;
 
@@ -88,6 +88,8 @@ struct Size {
     /// How often a cell is made again, and all cells of the run together, at most.
     tries_max: usize,
     redos_max: usize,
+    /// How long a run waits for others to leave the machine alone, in all.
+    patience: Duration,
     /// The length of a cell …
     span: Duration,
     /// … unless that many messages take longer.
@@ -101,30 +103,34 @@ struct Size {
 impl Size {
     fn of(options: &Options) -> Size {
         let millis = Duration::from_millis;
-        if options.quick {
-            let (span, hogs_span) = (millis(60), millis(200));
-            Size {
-                rounds: 1,
-                tries_max: 2,
-                redos_max: 8,
-                span,
-                messages_min: 20,
-                hogs_span,
-                hogs_warm: millis(500),
-            }
-        } else {
-            let (span, hogs_span) = (millis(60), millis(250));
-            Size {
-                rounds: 5,
-                tries_max: 8,
-                redos_max: 200,
-                span,
-                messages_min: 20,
-                hogs_span,
-                hogs_warm: millis(1_500),
-            }
-        }
+        let full = Size {
+            rounds: 3,
+            tries_max: 20,
+            redos_max: 400,
+            patience: millis(480_000),
+            span: millis(60),
+            messages_min: 20,
+            hogs_span: millis(250),
+            hogs_warm: millis(1_500),
+        };
+        let quick = Size {
+            rounds: 1,
+            tries_max: 2,
+            redos_max: 8,
+            patience: millis(2_000),
+            span: millis(60),
+            messages_min: 20,
+            hogs_span: millis(200),
+            hogs_warm: millis(500),
+        };
+        if options.quick { quick } else { full }
     }
+}
+
+/// What is left of the tries of a run.
+struct Left {
+    redos: usize,
+    patience: Duration,
 }
 
 /// A row of the table: one traffic, all policies, some rounds.
@@ -197,7 +203,7 @@ fn measure(
     hogs: bool,
     options: &Options,
     size: &Size,
-    redos: &mut usize,
+    left: &mut Left,
     cpus: [usize; 2],
 ) -> Row {
     let policies: &'static [Wait] = if hogs || options.quick { &POLICIES_FEW } else { &POLICIES };
@@ -216,12 +222,15 @@ fn measure(
         let mut cells: Vec<Cell> = policies.iter().map(|_| Cell::default()).collect();
         let turn = number * policies.len() / size.rounds;
         for at in (0..policies.len()).map(|at| (at + turn) % policies.len()) {
-            let mut run = || stage::run(&mut places[at], &gaps, messages / 4, cpus);
-            cells[at] = run();
+            let mut run = |patience: &mut Duration| {
+                stage::until_quiet(patience);
+                stage::run(&mut places[at], &gaps, messages / 4, cpus)
+            };
+            cells[at] = run(&mut left.patience);
             let mut tries = 0;
-            while cells[at].is_disturbed(hogs) && *redos > 0 && tries < size.tries_max {
-                (*redos, tries) = (*redos - 1, tries + 1);
-                let again = run();
+            while cells[at].is_disturbed(hogs) && left.redos > 0 && tries < size.tries_max {
+                (left.redos, tries) = (left.redos - 1, tries + 1);
+                let again = run(&mut left.patience);
                 if again.foreign_cores() < cells[at].foreign_cores() {
                     cells[at] = again;
                 }
@@ -230,7 +239,7 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // When the scheduler gives the core is not in the arrivals: sleeping at once takes the place of the optimum.
+            // When the scheduler gives the core is not in the arrivals: sleeping at once stands in for the optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
         }
@@ -442,10 +451,10 @@ pub(crate) fn run(options: &Options) {
     // To look at one kind of traffic alone: KIBAN_BENCH_ROWS=bursts.
     let only = std::env::var("KIBAN_BENCH_ROWS").unwrap_or_default();
     let chosen = |traffic: &&Traffic| traffic.name().contains(&only);
-    let mut redos = size.redos_max;
+    let mut left = Left { redos: size.redos_max, patience: size.patience };
     let mut row = |&traffic: &Traffic, hogs| {
         eprintln!("wait: {}{}", traffic.name(), if hogs { ", hogs" } else { "" });
-        measure(traffic, hogs, options, &size, &mut redos, cpus)
+        measure(traffic, hogs, options, &size, &mut left, cpus)
     };
     let mut rows: Vec<Row> = quiet.iter().filter(chosen).map(|traffic| row(traffic, false)).collect();
     let both = Hogs::on(cpus);

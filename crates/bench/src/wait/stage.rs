@@ -1,9 +1,11 @@
 //! One cell of the table: a producer and a receiver on two CPUs, one traffic, one policy.
 //!
-//! Producer  spins until a message is due, notes the moment, makes it visible, rings. If it comes late (somebody had its
-//!           core), what follows moves back: there is no flood to catch up.
-//! Receiver  takes message by message through [`Waiting::wait`] and notes the latency: from the producer's moment to having it.
-//! Counted   from message number `warm` on: latencies, CPU time of the receiver, length of the producer's calls that woke it.
+//! Producer  spins until a message is due, notes the moment, makes it visible, rings. If it comes late (somebody had
+//!           its core), what follows moves back: there is no flood to catch up.
+//! Receiver  takes message by message through [`Waiting::wait`] and notes the latency: from the producer's moment to
+//!           having it.
+//! Counted   from message number `warm` on: latencies, CPU time of the receiver, length of the producer's calls that
+//!           woke it.
 //! Hogs      a thread on each of the two CPUs that does nothing but use it.
 
 use kiban_ground::{Bell, Chance, Costs, Instant, optimum};
@@ -130,7 +132,7 @@ impl Cell {
         lost || self.foreign_nanos > FOREIGN_NANOS_MAX + self.wall_nanos / 50
     }
 
-    /// What was paid a message, in microseconds: CPU time of the receiver and of ringing, and the latency of every message.
+    /// What was paid a message, in microseconds: CPU time of the receiver and of ringing, and every message's latency.
     pub(super) fn cost_micros(&self, price: f64) -> f64 {
         let latency: u64 = self.latencies.iter().sum();
         let nanos = (self.receiver_cpu_nanos + self.ring_nanos) as f64 + price * latency as f64;
@@ -165,6 +167,21 @@ struct Queue {
     ready: Barrier,
 }
 
+/// Sleeps until others leave the machine alone for a moment, or `patience` is used up; takes from it what it took.
+pub(super) fn until_quiet(patience: &mut Duration) {
+    const LOOK: Duration = Duration::from_millis(40);
+    let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd may be opened"));
+    while *patience >= LOOK {
+        let before = Others::read();
+        bell.arm();
+        sleeper.sleep(&bell, Some(LOOK));
+        *patience -= LOOK;
+        if Others::read().since(&before) < FOREIGN_NANOS_MAX + LOOK.as_nanos() as u64 / 50 {
+            return;
+        }
+    }
+}
+
 /// Runs a cell. `cpus`: of the producer and of the receiver.
 pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize; 2]) -> Cell {
     let queue = Queue {
@@ -192,8 +209,8 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
     cell
 }
 
-/// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`. (The machine's
-/// own columns are in hundredths of a second, too coarse for a tenth of one: a single slice of 4 ms spoils a cell.)
+/// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`. (The
+/// machine's own columns are in hundredths of a second, too coarse for a tenth of one: a single slice of 4 ms spoils a cell.)
 struct Others(HashMap<PathBuf, u64>);
 
 impl Others {

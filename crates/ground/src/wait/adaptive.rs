@@ -2,10 +2,10 @@
 //!
 //! Spin      as long as is cheapest on average for gaps like those seen ([`Gaps`]), never longer than a sleep costs.
 //! Nap       sleep by the clock towards a periodic arrival ([`Period`]) where that was clearly cheaper lately.
-//! Account   learning may be wrong, and somebody may want it to be. A balance says by how much all that was paid is below
-//!           twice the optimum; when it is spent, the plan is to spin for what a sleep costs, which keeps within twice
-//!           the optimum whatever comes. If learning would meanwhile have done much better, it is lent a little; twice
-//!           as much is asked for the next loan. So the total is at most 2 optimum + o(optimum).
+//! Account   learning may be wrong, and somebody may want it to be. A balance says by how much all that was paid is
+//!           below twice the optimum; when it is spent, the plan is to spin for what a sleep costs, which keeps within
+//!           twice the optimum whatever comes. If learning would meanwhile have done much better, it is lent a little;
+//!           twice as much is asked for the next loan. So the total is at most 2 optimum + o(optimum).
 //! Core      when the core was taken away while spinning, or not given to a sleeper that had been woken, there is no
 //!           spinning for [`PAUSE`] times as long, and for twice as long again each time that trying it again soon ends
 //!           like that: who is disturbed now and then goes on spinning, who shares the core for long tries it seldom.

@@ -45,7 +45,7 @@ impl Costs {
         nanos(self.sleep) + nanos(self.ring)
     }
 
-    /// What one sleep until the bell rings costs, in nanoseconds: the CPU time of both ends and the price of waking late.
+    /// What one sleep until the bell rings costs, in nanoseconds: CPU time of both ends, and the price of waking late.
     ///
     /// Who spins for as long as this before sleeping pays at most twice the optimum (Karlin, Manasse, McGeoch, Owicki:
     /// "Competitive randomized algorithms for nonuniform problems", 1994).

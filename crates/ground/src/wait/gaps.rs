@@ -1,9 +1,9 @@
 //! What is known of the times between arrivals, and how long to spin for the next.
 //!
-//! A histogram with eight buckets an octave, in which old gaps fade: the last [`MEMORY`] weigh as much as all before them
-//! and more. From it the spin is chosen that costs least on average. Where every gap is like the last (memoryless) that
-//! is none at all or as long as allowed; a spin of some length pays where gaps are short in bursts and long between them,
-//! and ends just behind the short ones.
+//! A histogram with eight buckets an octave, in which old gaps fade: the last [`MEMORY`] weigh more than all before
+//! them. From it the spin is chosen that costs least on average. Where every gap is like the last (memoryless) that
+//! is none at all or as long as allowed; a spin of some length pays where gaps are short in bursts and long between
+//! them, and ends just behind the short ones.
 
 /// How many gaps are remembered: the weight of one falls by a factor e meanwhile.
 const MEMORY: f32 = 64.0;
@@ -70,8 +70,8 @@ impl Gaps {
 
     /// The cheapest spin, `late` after the arrival that the next gap is counted from, if a sleep costs `block`.
     ///
-    /// Never longer than `block`: then no wait costs more than two sleeps. With too little evidence it is that long, which
-    /// costs at most twice the optimum whatever comes.
+    /// Never longer than `block`: then no wait costs more than two sleeps. With too little evidence it is that long,
+    /// which costs at most twice the optimum whatever comes.
     pub(super) fn cheapest(&self, late: u64, block: u64) -> Spin {
         let first = bucket(late);
         let all = self.total - self.weights[..first].iter().sum::<f32>();

@@ -1,12 +1,12 @@
 //! Arrivals that come in time with a clock, and sleeping towards the next.
 //!
-//! Clock     moment and length of the period follow the arrivals through an alpha-beta filter: half of an error moves the
-//!           moment, a sixteenth the length. An error of half a period starts it anew.
-//! Lead      a timed sleep ends late, sometimes more than usually (median and 90th percentile, learned). How much earlier it is
-//!           set is chosen among [`LEADS`] by what each would have cost lately, computed from every arrival whether
-//!           or not somebody slept towards it.
-//! Watch     after the sleep it spins until the arrival, and a few errors longer; then it sleeps until the bell rings. The
-//!           bell is armed during the sleep by the clock too.
+//! Clock     moment and length of the period follow the arrivals through an alpha-beta filter: half of an error moves
+//!           the moment, a sixteenth the length. An error of half a period starts it anew.
+//! Lead      a timed sleep ends late, sometimes more than usually (median and 90th percentile, learned). How much
+//!           earlier it is set is chosen among [`LEADS`] by what each would have cost lately, computed from every
+//!           arrival whether or not somebody slept towards it.
+//! Watch     after the sleep it spins until the arrival, and a few errors longer; then it sleeps until the bell rings.
+//!           The bell is armed during the sleep by the clock too.
 //! Limits    arrivals that were there at once have no known moment: the clock starts anew after them.
 
 use super::Costs;
@@ -137,8 +137,8 @@ impl Period {
         self.costs[at] += (cost - self.costs[at]) / 4.0;
     }
 
-    /// The best sleep towards the next arrival after `now`, and what it is expected to cost; none while nothing is known, or
-    /// if it would be over at once.
+    /// The best sleep towards the next arrival after `now`, and what it is expected to cost; none while nothing is
+    /// known, or if it would be over at once.
     pub(super) fn nap(&self, now: Instant, costs: &Costs) -> Option<(Nap, f32)> {
         if self.seen < TRUSTED {
             return None;

@@ -1,7 +1,7 @@
 //! The decisions of one waiting place.
 //!
-//! A wait begins when somebody looked and found nothing. It is a walk through phases that ends with [`Waiter::found`] or
-//! [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
+//! A wait begins when somebody looked and found nothing. It is a walk through phases that ends with [`Waiter::found`]
+//! or [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
 
 use super::adaptive::{Adaptive, Outcome, Plan};
 use super::costs::nanos;

@@ -1,0 +1,167 @@
+//! Table 3: polling time by receive buffer, packets of all sizes.
+
+use super::host::{Host, KB, MB, Received, descriptors};
+use crate::Table;
+use kiban_ground::Wait;
+use kiban_sim::waiting::Level;
+use serde::Serialize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A packet size of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Size {
+    /// Its length, KB.
+    pub packet_kb: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// CPU use, percent.
+    pub cpu_percent: f64,
+    /// How long the sender was held, percent of the run.
+    pub held_percent: f64,
+}
+
+impl Size {
+    fn of(packet_kb: u64, received: &Received) -> Size {
+        Size {
+            packet_kb,
+            packets: received.packets,
+            lost: received.lost,
+            cpu_percent: received.cpu_percent(),
+            held_percent: received.held.as_secs_f64() / received.outcome.elapsed.as_secs_f64() * 100.0,
+        }
+    }
+
+    /// The part that was lost, percent.
+    pub fn loss_percent(&self) -> f64 {
+        self.lost as f64 / self.packets as f64 * 100.0
+    }
+}
+
+/// A cell: one way to wait, one buffer, one level.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// How the process waits.
+    pub wait: String,
+    /// The receive buffer, MB.
+    pub buffer_mb: u64,
+    /// What came out for each size, in ascending order.
+    pub sizes: Vec<Size>,
+}
+
+impl Cell {
+    /// Packets lost, all sizes together.
+    pub fn lost(&self) -> u64 {
+        self.sizes.iter().map(|size| size.lost).sum()
+    }
+
+    /// Packets sent, all sizes together.
+    pub fn packets(&self) -> u64 {
+        self.sizes.iter().map(|size| size.packets).sum()
+    }
+
+    /// The size that loses the largest part, if any does.
+    pub fn worst(&self) -> Option<Size> {
+        let lossy = self.sizes.iter().filter(|size| size.lost > 0);
+        lossy.max_by(|one, other| one.loss_percent().total_cmp(&other.loss_percent())).copied()
+    }
+
+    /// The sizes that lose anything, KB, from the smallest to the largest.
+    pub fn lossy_kb(&self) -> Option<(u64, u64)> {
+        let mut lossy = self.sizes.iter().filter(|size| size.lost > 0).map(|size| size.packet_kb);
+        let first = lossy.next()?;
+        Some((first, lossy.next_back().unwrap_or(first)))
+    }
+}
+
+/// What a cell is made with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The host.
+    pub host: Host,
+    /// How it waits.
+    pub wait: Wait,
+    /// The reliability level.
+    pub level: Level,
+    /// The buffer, MB.
+    pub buffer_mb: u64,
+}
+
+/// How many packets of which size, KB.
+pub(super) type Load = Vec<(u64, u64)>;
+
+/// The smallest of some sizes at which a process that spins so long sleeps between two packets: there a stall meets the
+/// most packets.
+pub(super) fn past_cliff(host: &Host, spin: Duration, sizes_kb: &[u64]) -> Option<u64> {
+    sizes_kb.iter().copied().find(|&size| host.gap(size * KB) > host.work + spin)
+}
+
+/// Makes cells with all processors; `done` is called after every size.
+pub(super) fn make(plans: &[(Plan, Load)], done: &(dyn Fn() + Sync)) -> Vec<Cell> {
+    let tasks = plans.iter().enumerate().flat_map(|(at, (_, load))| load.iter().map(move |size| (at, *size)));
+    let mut tasks: Vec<(usize, (u64, u64))> = tasks.collect();
+    // Long ones first, so that the last to end is a short one.
+    tasks.sort_by_key(|(at, (kb, packets))| (std::cmp::Reverse(*packets), *at, *kb));
+    let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(&(at, (kb, packets))) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Plan { host, wait, level, buffer_mb } = &plans[at].0;
+            let received = host.receive(*wait, *level, descriptors(buffer_mb * MB), kb * KB, packets);
+            made.lock().expect("nobody panics with it").push((at, Size::of(kb, &received)));
+            done();
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let mut made = made.into_inner().expect("nobody panicked with it");
+    made.sort_by_key(|(at, size)| (*at, size.packet_kb));
+    let cell = |(at, (plan, _)): (usize, &(Plan, Load))| Cell {
+        wait: plan.wait.to_string(),
+        buffer_mb: plan.buffer_mb,
+        sizes: made.iter().filter(|(of, _)| *of == at).map(|(_, size)| *size).collect(),
+    };
+    plans.iter().enumerate().map(cell).collect()
+}
+
+/// Percent with as many digits as a part in ten million needs.
+pub(super) fn percent(value: f64) -> String {
+    match value {
+        0.0 => "none".to_owned(),
+        0.001.. => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+/// Cells as a table.
+pub(super) fn table(title: &str, cells: &[Cell]) -> Table {
+    let mut table = Table::new(title)
+        .words("wait")
+        .numbers("buffer MB")
+        .numbers("packets")
+        .numbers("lost")
+        .numbers("most, %")
+        .numbers("at KB")
+        .numbers("lossy KB")
+        .numbers("CPU % at 50 KB")
+        .numbers("held %");
+    for cell in cells {
+        let worst = cell.worst();
+        let at_50 = cell.sizes.iter().find(|size| size.packet_kb == 50);
+        let held = cell.sizes.iter().map(|size| size.held_percent).fold(0.0, f64::max);
+        table.row([
+            cell.wait.clone(),
+            cell.buffer_mb.to_string(),
+            cell.packets().to_string(),
+            cell.lost().to_string(),
+            worst.map_or("none".to_owned(), |size| percent(size.loss_percent())),
+            worst.map_or(String::new(), |size| size.packet_kb.to_string()),
+            cell.lossy_kb().map_or(String::new(), |(from, to)| format!("{from}..{to}")),
+            at_50.map_or(String::new(), |size| format!("{:.1}", size.cpu_percent)),
+            if held > 0.0 { format!("{held:.2}") } else { String::new() },
+        ]);
+    }
+    table
+}

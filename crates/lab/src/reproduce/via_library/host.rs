@@ -1,0 +1,214 @@
+//! The receiving host of paper \[4\] as the model sees it, one set of constants for all points.
+//!
+//! Offered   packets of one size, evenly, at one rate; no faster than one in [`Host::gap_min`].
+//! Buffer    receive descriptors, each for a packet of the largest size: a descriptor of the VI Architecture takes one message,
+//!           however short, and must have room for the longest. A buffer of 7 MB is 106 of them.
+//! Stalls    come to who has slept, when it is to wake up (see [`STALLS`]); who runs keeps the processor.
+
+use super::super::Constant;
+use kiban_ground::{Costs, Wait};
+use kiban_sim::waiting::{Arrivals, Length, Level, Outcome, Posted, Posting, Process, Rhythm, Stall, When};
+use std::time::Duration;
+
+const fn micros(length: u64) -> Duration {
+    Duration::from_micros(length)
+}
+
+/// The paper's KB.
+pub const KB: u64 = 1000;
+/// The paper's MB.
+pub const MB: u64 = 1_000_000;
+/// Room of a receive descriptor: the longest packet, "65 KB".
+pub const DESCRIPTOR_BYTES: u64 = 65_536;
+
+/// A host that receives, and who sends to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// What is offered, bytes per second.
+    pub bytes_per_second: u64,
+    /// What the link carries, bytes per second.
+    pub link_bytes_per_second: u64,
+    /// The sender is not faster.
+    pub gap_min: Duration,
+    /// CPU time that the receiving process works on a packet.
+    pub work: Duration,
+    /// What waiting costs.
+    pub costs: Costs,
+    /// When the operating system stalls the process.
+    pub stalls: Vec<Stall>,
+}
+
+/// Two ticks of the clock of Linux 2.2 (10 ms) and some kernel work, often; three, seldom.
+pub const STALLS: [Stall; 2] = [
+    Stall {
+        when: When::EveryWaking(1_850),
+        length: Length::Uniform { least: micros(20_000), most: micros(23_500) },
+    },
+    Stall {
+        when: When::EveryWaking(7_000_000),
+        length: Length::Uniform { least: micros(30_000), most: micros(33_500) },
+    },
+];
+
+impl Host {
+    /// The host of the paper: Pentium III 600 MHz, Linux 2.2.12, cLAN 1000.
+    pub fn of_2000() -> Host {
+        Host {
+            bytes_per_second: 62_500_000,
+            link_bytes_per_second: 100_000_000,
+            gap_min: micros(100),
+            work: micros(84),
+            costs: Costs {
+                wake: micros(20),
+                sleep: micros(12),
+                ring: micros(8),
+                timer_late: micros(10_000),
+                timer_late_seldom: micros(20_000),
+                price: 1.0,
+            },
+            stalls: STALLS.to_vec(),
+        }
+    }
+
+    /// From one packet to the next.
+    pub fn gap(&self, packet_bytes: u64) -> Duration {
+        let Rhythm::Constant { gap } = self.rhythm(packet_bytes) else { unreachable!("packets come evenly") };
+        gap
+    }
+
+    fn rhythm(&self, packet_bytes: u64) -> Rhythm {
+        Rhythm::packets(packet_bytes, self.bytes_per_second, self.gap_min)
+    }
+
+    /// The longest stall of those at waking up.
+    pub fn stall_longest(&self) -> Duration {
+        self.stalls.iter().map(|stall| stall.length.most()).max().unwrap_or_default()
+    }
+
+    /// Whether the packets of the longest stall find descriptors, if the buffer is empty when it begins.
+    pub fn fits(&self, packet_bytes: u64, buffer_bytes: u64) -> bool {
+        self.gap(packet_bytes) * descriptors(buffer_bytes) as u32 > self.stall_longest() + self.costs.wake
+    }
+
+    /// Receives packets of one size.
+    pub fn receive(
+        &self,
+        wait: Wait,
+        level: Level,
+        descriptors: usize,
+        packet_bytes: u64,
+        packets: u64,
+    ) -> Received {
+        let pace = Duration::from_nanos(packet_bytes * 1_000_000_000 / self.link_bytes_per_second);
+        let arrivals = Arrivals::new(self.rhythm(packet_bytes), packets, 1);
+        let mut queue = Posted::new(Posting { descriptors, level, pace }, arrivals);
+        let process =
+            Process { wait, costs: self.costs, work: self.work, stalls: self.stalls.clone(), seed: 1 };
+        let outcome = process.run(&mut queue);
+        let missing = packets - outcome.taken;
+        Received { outcome, packets, lost: missing, held: queue.held() }
+    }
+}
+
+/// Receive descriptors of a buffer.
+pub fn descriptors(buffer_bytes: u64) -> usize {
+    (buffer_bytes / DESCRIPTOR_BYTES) as usize
+}
+
+/// What became of the packets of one size.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// What it cost.
+    pub outcome: Outcome,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets that did not arrive: lost, or with a connection that was.
+    pub lost: u64,
+    /// How long the sender was held.
+    pub held: Duration,
+}
+
+impl Received {
+    /// The part that was lost, percent.
+    pub fn loss_percent(&self) -> f64 {
+        self.lost as f64 / self.packets as f64 * 100.0
+    }
+
+    /// CPU use, percent.
+    pub fn cpu_percent(&self) -> f64 {
+        self.outcome.cpu() * 100.0
+    }
+}
+
+/// The constants, for a report.
+pub(super) fn constants(host: &Host) -> Vec<Constant> {
+    let constant = |name, value: String, origin, why| Constant { name, value, origin, why };
+    let us = |length: Duration| format!("{} us", length.as_micros());
+    let [often, seldom] = STALLS.map(|stall| match (stall.when, stall.length) {
+        (When::EveryWaking(times), Length::Uniform { least, most }) => (
+            format!("1 in {}", super::super::super::table::figure(times as f64)),
+            format!("{:.1}..{:.1} ms", least.as_secs_f64() * 1e3, most.as_secs_f64() * 1e3),
+        ),
+        _ => unreachable!("so they are above"),
+    });
+    vec![
+        constant(
+            "offered rate",
+            format!("{:.1} MB/s", host.bytes_per_second as f64 / 1e6),
+            "fitted",
+            "Fig. 2: from 100 to 300 us of polling CPU use grows by a quarter of the time between packets",
+        ),
+        constant("link", "100 MB/s".to_owned(), "sourced", "paper [4], section 1"),
+        constant(
+            "least gap",
+            us(host.gap_min),
+            "assumed",
+            "the sender is such a machine too; it must exceed the work, else no receiver keeps up",
+        ),
+        constant(
+            "work on a packet",
+            us(host.work),
+            "fitted",
+            "Fig. 2: what is left of 25, 31 and 50 % without the polling and the sleep",
+        ),
+        constant(
+            "a sleep",
+            us(host.costs.sleep + host.costs.ring),
+            "assumed",
+            "CPU time for falling asleep, the interrupt and waking; only its sum with the work shows in Fig. 2",
+        ),
+        constant(
+            "waking up",
+            us(host.costs.wake),
+            "assumed",
+            "from the interrupt to the process's next look",
+        ),
+        constant(
+            "timed sleeps",
+            us(host.costs.timer_late),
+            "sourced",
+            "late by a tick of Linux 2.2's clock (HZ = 100): no use for packets, and Adaptive leaves them",
+        ),
+        constant(
+            "room of a descriptor",
+            format!("{DESCRIPTOR_BYTES} B"),
+            "assumed",
+            "a descriptor takes one packet of any length (VI Architecture 1.0), the longest of Fig. 2; see the page",
+        ),
+        constant(
+            "who is stalled",
+            "sleepers".to_owned(),
+            "assumed",
+            "when it is to wake up: Linux 2.2 takes the processor from nobody in the kernel. Who runs keeps it",
+        ),
+        constant("stalls, often", often.0, "fitted", "wake-ups; 0.2 % with 100 us and 7 MB"),
+        constant(
+            "their length",
+            often.1,
+            "fitted",
+            "long enough for that cell, too short for 140 us and 7 MB",
+        ),
+        constant("stalls, seldom", seldom.0, "fitted", "wake-ups; 0.00025 % with 140 us and 7 MB"),
+        constant("their length", seldom.1, "fitted", "long enough for 100 us and 10 MB, 0.0001 %"),
+    ]
+}

@@ -1,0 +1,172 @@
+//! When packets want to leave.
+
+use kiban_ground::{Chance, Instant};
+use std::time::Duration;
+
+/// The rhythm of a sender.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rhythm {
+    /// One every `gap`.
+    Constant {
+        /// From one packet to the next.
+        gap: Duration,
+    },
+    /// Without memory: gaps are exponential.
+    Exponential {
+        /// The mean gap.
+        mean: Duration,
+    },
+    /// Bursts with pauses.
+    Bursts {
+        /// Packets of a burst.
+        packets: u64,
+        /// Within a burst, from one packet to the next.
+        gap: Duration,
+        /// From the last packet of a burst to the first of the next.
+        pause: Duration,
+    },
+    /// By a clock that is read late: each packet up to `jitter` after its time, later ones not the later for it.
+    Periodic {
+        /// From one time to the next.
+        period: Duration,
+        /// How late a packet is at most (uniform, less than the period).
+        jitter: Duration,
+    },
+}
+
+impl Rhythm {
+    /// Packets of `bytes` at a rate in bytes per second, evenly; but never closer than `gap_min`.
+    pub fn packets(bytes: u64, bytes_per_second: u64, gap_min: Duration) -> Rhythm {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
+        Rhythm::Constant { gap: Duration::from_nanos(nanos as u64).max(gap_min) }
+    }
+}
+
+/// The packets of one run: an iterator over the moments at which they want to leave.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    rhythm: Rhythm,
+    left: u64,
+    sent: u64,
+    /// The last packet's moment, without jitter.
+    last: Instant,
+    chance: Chance,
+}
+
+impl Arrivals {
+    /// So many packets. The first wants to leave one gap after the beginning.
+    pub fn new(rhythm: Rhythm, packets: u64, seed: u64) -> Arrivals {
+        if let Rhythm::Periodic { period, jitter } = rhythm {
+            assert!(jitter < period, "packets keep their order");
+        }
+        Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, chance: Chance::from_seed(seed) }
+    }
+
+    /// How many are still to come.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = Instant;
+
+    fn next(&mut self) -> Option<Instant> {
+        self.left = self.left.checked_sub(1)?;
+        let mut late = Duration::ZERO;
+        self.last += match self.rhythm {
+            Rhythm::Constant { gap } => gap,
+            Rhythm::Exponential { mean } => exponential(mean, &mut self.chance),
+            Rhythm::Bursts { packets, gap, pause } => {
+                if self.sent.is_multiple_of(packets) {
+                    pause
+                } else {
+                    gap
+                }
+            }
+            Rhythm::Periodic { period, jitter } => {
+                late = uniform(Duration::ZERO, jitter, &mut self.chance);
+                period
+            }
+        };
+        self.sent += 1;
+        Some(self.last + late)
+    }
+}
+
+/// A time between two, both among them.
+pub(super) fn uniform(least: Duration, most: Duration, chance: &mut Chance) -> Duration {
+    let width = most.saturating_sub(least).as_nanos() as u64;
+    least + Duration::from_nanos(chance.below(width.saturating_add(1)))
+}
+
+/// An exponential time, by comparisons of uniform numbers alone (von Neumann 1951): the same on every machine, which
+/// a logarithm is not.
+pub(super) fn exponential(mean: Duration, chance: &mut Chance) -> Duration {
+    let mut whole = 0u128;
+    loop {
+        let first = chance.draw();
+        let (mut last, mut falling) = (first, 1u32);
+        loop {
+            let next = chance.draw();
+            if next > last {
+                break;
+            }
+            (last, falling) = (next, falling + 1);
+        }
+        if falling % 2 == 1 {
+            let nanos = (mean.as_nanos() * ((whole << 32) + u128::from(first >> 32))) >> 32;
+            return Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        }
+        whole += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn micros(length: u64) -> Duration {
+        Duration::from_micros(length)
+    }
+
+    #[test]
+    fn rhythms_are_what_their_names_say() {
+        for (rhythm, expected) in [
+            (Rhythm::Constant { gap: micros(10) }, [10, 20, 30, 40, 50]),
+            (Rhythm::Bursts { packets: 2, gap: micros(5), pause: micros(100) }, [100, 105, 205, 210, 310]),
+            (Rhythm::Periodic { period: micros(7), jitter: micros(0) }, [7, 14, 21, 28, 35]),
+            (Rhythm::packets(50_000, 62_500_000, micros(0)), [800, 1600, 2400, 3200, 4000]),
+            (Rhythm::packets(1000, 62_500_000, micros(20)), [20, 40, 60, 80, 100]),
+        ] {
+            let moments: Vec<u64> =
+                Arrivals::new(rhythm, 5, 1).map(|moment| moment.as_nanos() / 1000).collect();
+            assert_eq!(moments, expected, "{rhythm:?}");
+        }
+    }
+
+    #[test]
+    fn a_late_packet_does_not_make_the_next_one_late() {
+        let rhythm = Rhythm::Periodic { period: micros(100), jitter: micros(30) };
+        let late = Arrivals::new(rhythm, 1000, 3)
+            .zip(1u64..)
+            .map(|(moment, number)| moment.as_nanos() - number * 100_000);
+        let late: Vec<u64> = late.collect();
+        assert!(late.iter().all(|&late| late <= 30_000));
+        assert!(late.iter().any(|&late| late > 28_000) && late.iter().any(|&late| late < 2_000));
+    }
+
+    #[test]
+    fn exponential_times_have_their_mean_and_no_memory() {
+        const COUNT: u32 = 200_000;
+        let mut chance = Chance::from_seed(5);
+        let times: Vec<f64> =
+            (0..COUNT).map(|_| exponential(micros(100), &mut chance).as_secs_f64() * 1e6).collect();
+        let share = |from: f64| times.iter().filter(|&&time| time > from).count() as f64 / f64::from(COUNT);
+        let mean = times.iter().sum::<f64>() / f64::from(COUNT);
+        assert!((mean - 100.0).abs() < 1.0, "{mean}");
+        for (from, expected) in [(50.0, 0.6065), (100.0, 0.3679), (300.0, 0.0498)] {
+            assert!((share(from) - expected).abs() < 0.005, "{from}: {}", share(from));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A process that waits for packets: what its way of waiting costs, and what it loses when the operating system stalls it.
+//!
+//! Goal      CPU use, losses, latency and sleeps of a waiting policy, for arrivals and stalls of one's choice; 10^7 packets
+//!           in a second or two.
+//! Decides   the [`Waiter`] that we ship. The model says only what looking, sleeping, waking and being stalled cost.
+//! Queue     arrivals consume receive descriptors, one each whatever their length; the process posts a descriptor again when
+//!           it has done its work on the packet. What happens when none is left is the reliability level's
+//!           ([`Level`]). The queue is a trait: the same process runs over the counters here ([`Posted`]) and over a
+//!           NIC that we ship (`tests/waiting_nic.rs`), and both must come to the same.
+//! Process   looks; if there is a packet, works on it; if not, waits as the policy says. Spinning sees an arrival at once.
+//!           A sleep costs CPU time on both ends ([`Costs::both_ends`], both on this host: the NIC's interrupt is served
+//!           here) and ends [`Costs::wake`] after the arrival.
+//! Stalls    the operating system keeps the process from running ([`Stall`]): when it is to wake up, or while it runs.
+//! Limits    one process, one processor, one sender; moments are whole nanoseconds.
+//! Left out  the sender's own stalls; the time that data take over the link, which shifts all arrivals alike.
+
+mod arrivals;
+mod outcome;
+mod queue;
+mod stalls;
+
+pub use arrivals::{Arrivals, Rhythm};
+pub use outcome::{Latencies, Outcome};
+pub use queue::{Level, Packet, Posted, Posting, ReceiveQueue};
+pub use stalls::{Length, Stall, When};
+
+use kiban_ground::{Chance, Costs, Evidence, Instant, Step, Wait, Waiter};
+use stalls::Stalls;
+use std::time::Duration;
+
+/// A process as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// How it waits.
+    pub wait: Wait,
+    /// What waiting costs it.
+    pub costs: Costs,
+    /// CPU time that it works on a packet; then it posts the descriptor again.
+    pub work: Duration,
+    /// What the operating system does to it.
+    pub stalls: Vec<Stall>,
+    /// Seeds the stalls.
+    pub seed: u64,
+}
+
+impl Process {
+    /// Waits and works until nothing comes any more.
+    pub fn run(&self, queue: &mut impl ReceiveQueue) -> Outcome {
+        let stalls = Stalls::new(&self.stalls, Chance::from_seed(self.seed));
+        let waiter = Waiter::new(self.wait, self.costs);
+        let mut run =
+            Run { process: self, queue, waiter, stalls, now: Instant::ZERO, outcome: Outcome::default() };
+        run.go();
+        let Run { waiter, now, mut outcome, .. } = run;
+        outcome.elapsed = now.since(Instant::ZERO);
+        outcome.waits = *waiter.report();
+        outcome
+    }
+}
+
+struct Run<'a, Q> {
+    process: &'a Process,
+    queue: &'a mut Q,
+    waiter: Waiter,
+    stalls: Stalls,
+    now: Instant,
+    outcome: Outcome,
+}
+
+impl<Q: ReceiveQueue> Run<'_, Q> {
+    fn go(&mut self) {
+        loop {
+            self.queue.advance(self.now);
+            if let Some(packet) = self.queue.take() {
+                self.waiter.at_once();
+                self.handle(packet);
+            } else if !self.wait() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a packet and handles it. False: nothing will come.
+    fn wait(&mut self) -> bool {
+        self.waiter.begin(self.now);
+        loop {
+            let Some(arrival) = self.queue.next() else {
+                self.waiter.gave_up(self.now);
+                return false;
+            };
+            let evidence = match self.waiter.step(self.now) {
+                Step::Spin { until } => {
+                    self.spin(arrival, until);
+                    Evidence::Spinning
+                }
+                Step::Sleep { until } => self.sleep(arrival, until),
+            };
+            self.queue.advance(self.now);
+            if let Some(packet) = self.queue.take() {
+                self.waiter.found(self.now, evidence);
+                self.handle(packet);
+                return true;
+            }
+        }
+    }
+
+    /// Looks until something arrives, that moment comes or the core is taken away.
+    fn spin(&mut self, arrival: Instant, until: Instant) {
+        let end = arrival.min(until).max(self.now);
+        let (ran, lost) = self.stalls.run(end.since(self.now), &mut self.outcome);
+        self.outcome.spun += ran;
+        self.now = self.now + ran + lost;
+        if !lost.is_zero() {
+            self.waiter.disturbed(self.now, lost);
+        }
+    }
+
+    fn sleep(&mut self, arrival: Instant, until: Instant) -> Evidence {
+        let costs = &self.process.costs;
+        self.outcome.sleeps += 1;
+        self.outcome.slept += costs.sleep;
+        let by_bell = arrival.max(self.now) + costs.wake;
+        let awake = if arrival <= until { by_bell } else { by_bell.min(until + costs.timer_late) };
+        self.now = awake + self.stalls.wake(&mut self.outcome);
+        if arrival > self.now {
+            return Evidence::Unrung;
+        }
+        self.outcome.slept += costs.ring;
+        Evidence::Rung { at: arrival }
+    }
+
+    fn handle(&mut self, packet: Packet) {
+        self.outcome.taken += 1;
+        self.outcome.latencies.add(self.now.since(packet.wanted));
+        let mut rest = self.process.work;
+        self.outcome.worked += rest;
+        while !rest.is_zero() {
+            let (ran, lost) = self.stalls.run(rest, &mut self.outcome);
+            rest -= ran;
+            self.now = self.now + ran + lost;
+        }
+        self.queue.advance(self.now);
+        self.queue.post(self.now);
+    }
+}

@@ -1,0 +1,177 @@
+//! The receive queue: descriptors that arrivals consume and the process posts again.
+//!
+//! Level     what happens when no descriptor is left is what the levels of the VI Architecture say (1.0; see
+//!           `kiban_stack::vi`): unreliable delivery drops the packet; reliable delivery loses the connection, at once or
+//!           after a patience; reliable reception holds the sender until a descriptor is posted.
+//! Held      packets that could not leave wait with their sender, in order, and then follow each other at the link's pace.
+
+use super::Arrivals;
+use kiban_ground::Instant;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Its number, from zero.
+    pub number: u64,
+    /// When it wanted to leave.
+    pub wanted: Instant,
+}
+
+/// A receive queue, as a process sees it.
+pub trait ReceiveQueue {
+    /// Time goes on to that moment: everything arrives that does until then.
+    fn advance(&mut self, until: Instant);
+    /// When the next packet arrives, if the process does nothing meanwhile. Asked only when all descriptors are posted.
+    fn next(&mut self) -> Option<Instant>;
+    /// The next packet that has arrived: its descriptor is the process's.
+    fn take(&mut self) -> Option<Packet>;
+    /// The process posts a descriptor again. Time has gone on to `now`.
+    fn post(&mut self, now: Instant);
+}
+
+/// What happens when no descriptor is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// The packet is lost.
+    Unreliable,
+    /// The sender is held, and the connection lost when that takes longer than `patience`.
+    Delivery {
+        /// Zero: at once, as the VI Architecture says.
+        patience: Duration,
+    },
+    /// The sender is held for as long as it takes.
+    Reception,
+}
+
+/// What is posted, and over which link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posting {
+    /// Receive descriptors.
+    pub descriptors: usize,
+    /// The reliability level.
+    pub level: Level,
+    /// How long a packet keeps the link.
+    pub pace: Duration,
+}
+
+/// A receive queue made of counters, and its sender.
+#[derive(Clone, Debug)]
+pub struct Posted {
+    posting: Posting,
+    arrivals: Arrivals,
+    /// The packet that leaves next.
+    next: Option<Packet>,
+    link_free: Instant,
+    free: usize,
+    ready: VecDeque<Packet>,
+    /// A packet was refused, at that moment.
+    refused: Option<Instant>,
+    lost: Vec<u64>,
+    broken: Option<Instant>,
+    held: Duration,
+}
+
+impl Posted {
+    /// A queue whose descriptors are all posted.
+    pub fn new(posting: Posting, mut arrivals: Arrivals) -> Posted {
+        assert!(posting.descriptors > 0, "a queue without descriptors receives nothing");
+        let next = arrivals.next().map(|wanted| Packet { number: 0, wanted });
+        Posted {
+            posting,
+            arrivals,
+            next,
+            link_free: Instant::ZERO,
+            free: posting.descriptors,
+            ready: VecDeque::with_capacity(posting.descriptors),
+            refused: None,
+            lost: Vec::new(),
+            broken: None,
+            held: Duration::ZERO,
+        }
+    }
+
+    /// The packets that were lost.
+    pub fn lost(&self) -> &[u64] {
+        &self.lost
+    }
+
+    /// When the connection was lost.
+    pub fn broken(&self) -> Option<Instant> {
+        self.broken
+    }
+
+    /// How long the sender was held, all in all.
+    pub fn held(&self) -> Duration {
+        self.held
+    }
+
+    fn arrives_at(&self) -> Option<Instant> {
+        self.next.map(|packet| packet.wanted.max(self.link_free))
+    }
+
+    fn pass(&mut self, packet: Packet) {
+        let next = self.arrivals.next();
+        self.next = next.map(|wanted| Packet { number: packet.number + 1, wanted });
+    }
+
+    fn break_off(&mut self, at: Instant) {
+        (self.broken, self.next, self.refused) = (Some(at), None, None);
+    }
+}
+
+impl ReceiveQueue for Posted {
+    fn advance(&mut self, until: Instant) {
+        if let Some(since) = self.refused {
+            if let Level::Delivery { patience } = self.posting.level
+                && until >= since + patience
+            {
+                self.held += patience;
+                self.break_off(since + patience);
+            }
+            return;
+        }
+        while let Some(packet) = self.next {
+            let at = packet.wanted.max(self.link_free);
+            if at > until {
+                return;
+            }
+            self.link_free = at + self.posting.pace;
+            if let Some(free) = self.free.checked_sub(1) {
+                self.free = free;
+                self.ready.push_back(packet);
+                self.pass(packet);
+                continue;
+            }
+            match self.posting.level {
+                Level::Unreliable => {
+                    self.lost.push(packet.number);
+                    self.pass(packet);
+                }
+                Level::Delivery { patience: Duration::ZERO } => self.break_off(at),
+                Level::Delivery { .. } | Level::Reception => {
+                    self.refused = Some(at);
+                    return self.advance(until);
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Instant> {
+        self.arrives_at()
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        self.ready.pop_front()
+    }
+
+    fn post(&mut self, now: Instant) {
+        self.free += 1;
+        if let Some(since) = self.refused.take() {
+            self.held += now.since(since);
+            // It leaves again when the link is free, and not before this.
+            self.link_free = self.link_free.max(now);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A process that waits, computed by hand.
+
+use kiban_ground::{Costs, Wait};
+use kiban_sim::waiting::{Arrivals, Length, Level, Outcome, Posted, Posting, Process, Rhythm, Stall, When};
+use std::time::Duration;
+
+const fn micros(length: u64) -> Duration {
+    Duration::from_micros(length)
+}
+
+const fn hybrid(spin: u64) -> Wait {
+    Wait::Hybrid { spin: micros(spin) }
+}
+
+/// 10 us of work; waking takes 20 us, a sleep 9 us of CPU time and its interrupt 7.
+fn process(wait: Wait, stalls: &[Stall]) -> Process {
+    Process { wait, costs: Costs::default(), work: micros(10), stalls: stalls.to_vec(), seed: 1 }
+}
+
+fn posted(descriptors: usize, level: Level, rhythm: Rhythm, packets: u64) -> Posted {
+    Posted::new(Posting { descriptors, level, pace: micros(1) }, Arrivals::new(rhythm, packets, 2))
+}
+
+fn run(process: &Process, rhythm: Rhythm, packets: u64) -> Outcome {
+    let mut queue = posted(1000, Level::Unreliable, rhythm, packets);
+    let outcome = process.run(&mut queue);
+    assert_eq!((outcome.taken, queue.lost()), (packets, &[][..]));
+    outcome
+}
+
+#[test]
+fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones() {
+    const PACKETS: u32 = 1000;
+    // Spun and slept through a packet, sleeps and latency: microseconds.
+    for (wait, gap, spun, sleeps, latency) in [
+        (Wait::Poll, 400, 390, 0, 0),
+        (Wait::Interrupt, 400, 0, 1, 20),
+        (hybrid(100), 400, 100, 1, 20),
+        (hybrid(300), 400, 300, 1, 20),
+        // The cliff: work and spin last for as long as the gap.
+        (hybrid(100), 110, 100, 0, 0),
+        (hybrid(100), 150, 100, 1, 20),
+        (hybrid(100), 50, 40, 0, 0),
+    ] {
+        let outcome = run(&process(wait, &[]), Rhythm::Constant { gap: micros(gap) }, PACKETS.into());
+        let name = format!("{wait} at {gap} us");
+        // The first wait is longer by the work that there is not yet, and may end with a sleep that is not repeated.
+        let once = if sleeps == 0 { 1 } else { 0 };
+        assert_eq!(outcome.worked, PACKETS * micros(10), "{name}");
+        assert!(outcome.sleeps.abs_diff(u64::from(PACKETS * sleeps)) <= once, "{name}: {}", outcome.sleeps);
+        assert_eq!(outcome.slept, outcome.sleeps as u32 * micros(16), "{name}");
+        assert!(outcome.spun.abs_diff(PACKETS * micros(spun)) <= micros(30), "{name}: {:?}", outcome.spun);
+        let p50 = outcome.latencies.quantile(0.5).expect("packets came");
+        assert!(p50 >= micros(latency) && p50 <= micros(latency) * 17 / 16, "{name}: {p50:?}");
+        let expected = (10 + spun + u64::from(sleeps) * 16) as f64 / gap as f64;
+        assert!((outcome.cpu() - expected).abs() < 1e-3, "{name}: {}", outcome.cpu());
+        assert_eq!(outcome.waits.waits + outcome.waits.at_once, u64::from(PACKETS), "{name}");
+    }
+}
+
+#[test]
+fn who_wakes_up_late_finds_the_next_packet_spinning_and_sleeps_every_other_time() {
+    // 120 us apart: taken 20 us late, worked on for 10, spun for 90: found. Then 100 of spinning are not enough.
+    let outcome = run(&process(hybrid(100), &[]), Rhythm::Constant { gap: micros(120) }, 1000);
+    assert_eq!(outcome.sleeps, 500);
+    assert_eq!((outcome.waits.spin_hits, outcome.waits.blocks), (500, 500));
+}
+
+/// A stall each time that the process wakes up.
+fn stalled(length: u64) -> Stall {
+    Stall { when: When::Waking(1.0), length: Length::Fixed(micros(length)) }
+}
+
+#[test]
+fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
+    // The first packet comes at 100 us and is taken at 100 + 20 + 1000, done at 1130. It and those of 200, 300 and 400
+    // have the four descriptors; those of 500 to 1100 find none.
+    let rhythm = Rhythm::Constant { gap: micros(100) };
+    let interrupt = process(Wait::Interrupt, &[stalled(1000)]);
+
+    let mut queue = posted(4, Level::Unreliable, rhythm, 12);
+    let outcome = interrupt.run(&mut queue);
+    assert_eq!(queue.lost(), [4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!((outcome.taken, queue.broken(), queue.held()), (5, None, Duration::ZERO));
+
+    let mut queue = posted(4, Level::Reception, rhythm, 12);
+    let outcome = interrupt.run(&mut queue);
+    assert_eq!((outcome.taken, queue.lost()), (12, &[][..]));
+    // Refused at 500, let in at 1130 when the first is done; the next is refused 1 us later, let in at 1140, and so on up to
+    // that of 1100, the seventh.
+    assert_eq!(queue.held(), micros(630) + 6 * micros(9));
+
+    let patient = |micros_: u64| {
+        let mut queue = posted(4, Level::Delivery { patience: micros(micros_) }, rhythm, 12);
+        let outcome = interrupt.run(&mut queue);
+        (outcome.taken, queue.broken().map(|at| at.as_nanos() / 1000))
+    };
+    assert_eq!(patient(0), (4, Some(500)));
+    assert_eq!(patient(629), (4, Some(1129)));
+    assert_eq!(patient(631), (12, None));
+}
+
+#[test]
+fn only_who_sleeps_meets_the_stalls_of_waking_up() {
+    let rhythm = Rhythm::Constant { gap: micros(150) };
+    for (wait, expected) in [(Wait::Poll, 0), (hybrid(140), 0), (hybrid(139), 1), (Wait::Interrupt, 1)] {
+        let rare = Stall { when: When::Waking(0.001), length: Length::Fixed(micros(50_000)) };
+        let mut queue = posted(100, Level::Unreliable, rhythm, 100_000);
+        let outcome = process(wait, &[rare]).run(&mut queue);
+        assert_eq!(u64::from(outcome.stalls > 0), expected, "{wait}");
+        assert_eq!(u64::from(!queue.lost().is_empty()), expected, "{wait}");
+        assert_eq!(outcome.taken + queue.lost().len() as u64, 100_000);
+    }
+}
+
+#[test]
+fn a_counted_stall_comes_every_so_many_times() {
+    let third = Stall { when: When::EveryWaking(3), length: Length::Fixed(micros(50)) };
+    let outcome = run(&process(Wait::Interrupt, &[third]), Rhythm::Constant { gap: micros(200) }, 100);
+    assert_eq!((outcome.sleeps, outcome.stalls), (100, 33));
+}
+
+#[test]
+fn stalls_of_running_meet_the_spinner_more_often_than_the_sleeper() {
+    let often = Stall { when: When::Running { mean: micros(100_000) }, length: Length::Fixed(micros(2000)) };
+    let rhythm = Rhythm::Constant { gap: micros(200) };
+    let stalls = |wait| run(&process(wait, &[often]), rhythm, 500_000).stalls;
+    // 100 s: one stall in 100 ms of running. Who spins runs all the time that it is not stalled, the other a twentieth.
+    let (spinner, sleeper) = (stalls(Wait::Poll), stalls(Wait::Interrupt));
+    assert!((930..1030).contains(&spinner), "{spinner}");
+    assert!((35..70).contains(&sleeper), "{sleeper}");
+}
+
+#[test]
+fn adaptive_sleeps_at_once_at_long_gaps_and_spins_through_short_ones() {
+    let cpu =
+        |gap| run(&process(Wait::Adaptive, &[]), Rhythm::Exponential { mean: micros(gap) }, 100_000).cpu();
+    // Work 10 of 1000, a sleep 16: little more than who never spins. Work 10 of 15: spinning is cheaper.
+    assert!(cpu(1000) < 0.03, "{}", cpu(1000));
+    let outcome = run(&process(Wait::Adaptive, &[]), Rhythm::Constant { gap: micros(15) }, 100_000);
+    assert!(outcome.sleeps < 100, "{}", outcome.sleeps);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+    let stall = Stall {
+        when: When::Waking(0.01),
+        length: Length::Exponential { mean: micros(5000), most: micros(50_000) },
+    };
+    let of = |seed| {
+        let mut queue = posted(50, Level::Unreliable, Rhythm::Exponential { mean: micros(100) }, 20_000);
+        let outcome = Process { seed, ..process(Wait::Adaptive, &[stall]) }.run(&mut queue);
+        (outcome, queue.lost().to_vec())
+    };
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1).1, of(2).1);
+    assert!(of(1).0.stall_longest <= micros(50_000));
+}
