@@ -442,7 +442,7 @@ pub fn table(rows: &[Row]) -> Table {
         ));
         if let Some(row) = rows.iter().find(|row| row.board == "vi") {
             table.remark(format!(
-                "VI        messages of 64 KiB, reliable delivery, a cLAN-like link of 100 MB/s: at most {:.4} Mbit/s",
+                "VI        messages of 64 KiB, reliable delivery, a cLAN-like link: at most {:.4} Mbit/s",
                 row.limit_mbps
             ));
         }

@@ -230,7 +230,7 @@ pub fn run(cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure>
     Ok(Row {
         board: "vi",
         stack: "VI/cLAN-like",
-        operation: "VI 0 to 1".into(),
+        operation: "VI 0-1".into(),
         sessions: 1,
         bytes: cargo.len(),
         sha256_equal: hash(&sent) == hash(&received),
