@@ -24,8 +24,9 @@
 //! RDMA Read                 no                    yes                        yes
 //! ```
 //!
-//!           (*) where the path may lose packets, since the data may be needed again. (**) after
-//!           [`Config::dry_patience`], which is zero as in the VI Architecture.
+//! (*) where the path may lose packets, since the data may be needed again. (**) after [`Config::dry_patience`], which is
+//! zero as in the VI Architecture.
+//!
 //! Limits    every table and queue has a bound in [`Config`]; refusals say which.
 //! Left out  quality of service is compared, not provided; transfer sizes are compared as the architecture asks.
 
