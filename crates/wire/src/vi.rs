@@ -7,7 +7,7 @@
 //! 12  sequence 32        of packets that bring something: everything but acknowledgements and refusals
 //! 16  acknowledged 32    the sequence that the sender of this packet expects next
 //! 20  offset 32          of the payload in its message
-//! 24  immediate 32       immediate data, or the code of a refusal
+//! 24  immediate 32       immediate data, or the code of a refusal or an acknowledgement
 //! 28  check 32           CRC-32C over all with this field zero, if the flag says so
 //! 32  payload
 //! ```
@@ -31,6 +31,9 @@ pub const SETUP_PACKET_BYTES_MAX: usize = HEADER_BYTES + SETUP_FIXED_BYTES + 2 *
 
 const VERSION: u8 = 1;
 const SETUP_FIXED_BYTES: usize = 26;
+
+/// Code of an acknowledgement that tells a waiting sender of a new receive descriptor.
+pub const ACK_ROOM: u32 = 1;
 
 /// What a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -73,6 +73,8 @@ pub(super) struct Connection {
     pub expected: u32,
     /// Bytes of the message that is arriving.
     pub message: Option<u32>,
+    /// The same of an RDMA Write.
+    pub writing: Option<u32>,
     /// Packets taken and not acknowledged.
     pub owed: u32,
     pub owes_now: bool,
@@ -89,6 +91,7 @@ pub(super) struct Connection {
     timed: Option<(u32, Instant)>,
     /// Signs of life asked for in vain.
     probes: u32,
+    probe_at: Instant,
     /// The next packet asks for an acknowledgement, and leaves although the peer is dry.
     pub asks: bool,
 }
@@ -126,6 +129,7 @@ impl Connection {
             held_since: None,
             expected: 0,
             message: None,
+            writing: None,
             owed: 0,
             owes_now: false,
             told_gap: false,
@@ -137,6 +141,7 @@ impl Connection {
             round_trip: None,
             timed: None,
             probes: 0,
+            probe_at: now + config.probe_after,
             asks: false,
         }
     }
@@ -240,9 +245,24 @@ impl Connection {
 
     /// A sign of life.
     #[inline]
-    pub(super) fn on_heard(&mut self, now: Instant) {
+    pub(super) fn on_heard(&mut self, config: &Config, now: Instant) {
         self.heard_at = now;
         self.probes = 0;
+        self.probe_at = now + config.probe_after;
+    }
+
+    /// When packets are sent again.
+    pub(super) fn resend_at(&self) -> Instant {
+        self.resend_at
+    }
+
+    /// The peer has room again. Whether that was waited for.
+    pub(super) fn release(&mut self, now: Instant) -> bool {
+        let waited = self.held_since.take().is_some();
+        if waited {
+            self.resend_at = if self.traits.loses_nothing { Instant::NEVER } else { now + self.resend_after };
+        }
+        waited
     }
 }
 
@@ -286,18 +306,18 @@ impl Vi {
             }
         }
         // One sign of life may be lost: after the first in vain they are asked for more often.
-        let patience = |probes| config.probe_after + config.probe_after / 4 * probes;
-        if now >= connection.heard_at + patience(connection.probes) {
+        if now >= connection.probe_at {
             if connection.probes >= config.probes_max {
                 return self.break_off(number, fault::TRANSPORT, true, desk);
             }
             connection.probes += 1;
+            connection.probe_at = now + config.probe_after / 4;
             connection.owes_now = true;
             connection.asks = true;
             desk.ready.push(number);
         }
         desk.due_at(connection.resend_at);
-        desk.due_at(connection.heard_at + patience(connection.probes));
+        desk.due_at(connection.probe_at);
     }
 
     /// Sets the clock of a connection that has just begun.

@@ -5,7 +5,7 @@ use super::setup::{Outcome, Setup};
 use super::work::{DoneAs, Operation, Segment, Status, Work, WorkQueue};
 use super::{Config, Desk, Event, Letter, Reliability, ViAttributes, ViState, fault_of};
 use kiban_ground::Instant;
-use kiban_wire::vi::{Header, Kind, fault};
+use kiban_wire::vi::{ACK_ROOM, Header, Kind, fault};
 
 /// What is left of a connection that broke: enough to tell a peer that has not heard of it.
 #[derive(Clone, Copy, Debug)]
@@ -145,9 +145,10 @@ impl Vi {
         } else if let Some(connection) = &mut self.connection
             && core::mem::take(&mut connection.told_dry)
         {
-            // The peer waits for this.
-            connection.owes_now = true;
-            desk.ready.push(number);
+            // The peer waits for this. A letter of its own: an acknowledgement alone does not say that there is room.
+            let (peer_vi, peer_key, expected) =
+                (connection.peer_vi, connection.peer_key, connection.expected);
+            desk.letters.push((connection.path, letter(Kind::Ack, peer_vi, peer_key, 0, expected, ACK_ROOM)));
         }
     }
 

@@ -357,6 +357,11 @@ impl Nic {
         &self.desk.counters
     }
 
+    /// Whether a request to connect still waits for its answer.
+    pub fn has_request(&self, request: u32) -> bool {
+        self.incoming.get(request).is_some()
+    }
+
     /// VIs and memories that there are now.
     pub fn in_use(&self) -> (usize, usize) {
         (self.vis.len(), self.memory.len())
@@ -649,7 +654,8 @@ impl Nic {
         }
         loop {
             let ready = path.ready.pop_front()?;
-            let Some(vi) = vis.get_mut(ready) else { continue };
+            // It may have connected elsewhere since it stood here.
+            let Some(vi) = vis.get_mut(ready).filter(|vi| vi.path() == Some(number)) else { continue };
             if let Some(length) = vi.emit(ready, config, memory, room, desk, now) {
                 path.ready.push_back(ready);
                 return Some((length, path.traits.checked));

@@ -6,7 +6,7 @@ use super::memory::Registry;
 use super::work::{DoneAs, Operation, Status};
 use super::{Config, Desk, Event, Nic, Reliability, fault_of};
 use kiban_ground::{Instant, SharedBytes};
-use kiban_wire::vi::{self as wire, HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, fault, flag};
+use kiban_wire::vi::{self as wire, ACK_ROOM, HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, fault, flag};
 
 /// What became of a packet with a sequence.
 enum Verdict {
@@ -48,7 +48,7 @@ impl Nic {
         };
         match &mut vi.connection {
             Some(connection) if connection.key == header.key && connection.path == path => {
-                connection.on_heard(now);
+                connection.on_heard(config, now);
                 connection.confirmed = true;
             }
             _ => {
@@ -96,8 +96,8 @@ impl Vi {
         match header.kind {
             Kind::Refuse => self.on_refused(number, header, config, desk, now),
             Kind::Ack => {
-                // Whoever waited for a dry peer goes on.
-                if connection.held_since.take().is_some() {
+                // Whoever waited for a dry peer goes on when there is room, not when it hears anything at all.
+                if header.immediate == ACK_ROOM && connection.release(now) {
                     desk.ready.push(number);
                 }
             }
@@ -136,6 +136,9 @@ impl Vi {
         };
         let Some(news) = connection.on_acknowledged(sequence, config, &mut see, now) else { return false };
         if news {
+            // What a dry peer has taken after all is as good as its word that there is room.
+            connection.release(now);
+            desk.due_at(connection.resend_at());
             desk.ready.push(number);
             finished.into_iter().chain(rest).for_each(|work| self.finish_send(number, work, desk));
         }
@@ -160,9 +163,13 @@ impl Vi {
             return false;
         }
         desk.counters.gaps += 1;
+        if connection.told_dry {
+            // The refusal was the answer; what came behind it will come again.
+            connection.owes_now = false;
+        }
         if !reliable {
             // The message that was arriving is lost; its descriptor waits for the next.
-            connection.message = None;
+            (connection.message, connection.writing) = (None, None);
             connection.expected = header.sequence;
             return true;
         }
@@ -262,7 +269,7 @@ impl Vi {
             return Verdict::Fault(fault);
         }
         if let Some(connection) = &mut self.connection {
-            connection.message = None;
+            (connection.message, connection.writing) = (None, None);
         }
         Verdict::Lost
     }
@@ -341,6 +348,10 @@ impl Vi {
         if region.and_then(|region| region.write(place.address, payload)).is_none() {
             desk.event(Event::RdmaProtection { vi: number, write: true });
             return self.lost(fault::RDMA_PROTECTION);
+        }
+        if let Some(connection) = &mut self.connection {
+            let end = header.offset.saturating_add(payload.len() as u32);
+            connection.writing = (!header.has(flag::LAST)).then_some(end);
         }
         if let Some(work) = work {
             desk.counters.messages_in += 1;

@@ -204,13 +204,13 @@ impl Vi {
         let index = sequence.wrapping_sub(flight.first_sequence);
         let Content { kind, mut flags, immediate, offset, length, place } =
             self.content(flight, index).ok_or(())?;
+        let reliable = self.is_reliable();
         let connection = self.connection.as_mut().expect("packets leave on a connection");
         let waits = !connection.completes_at_departure(self.attributes.reliability, config);
         // Whoever waits for the end of a message asks for it, and so does a window that is half full.
-        if (waits && flags & flag::LAST != 0)
-            || core::mem::take(&mut connection.asks)
-            || (in_flight + 1).is_multiple_of(connection.window.div_ceil(2))
-        {
+        let asks = core::mem::take(&mut connection.asks);
+        let half = reliable && in_flight.wrapping_add(1).is_multiple_of(connection.window.div_ceil(2));
+        if asks || half || (waits && flags & flag::LAST != 0) {
             flags |= flag::WANTS_ACK;
         }
         let mut front = [0; HEADER_BYTES + PLACE_BYTES];
