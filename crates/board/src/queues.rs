@@ -500,6 +500,9 @@ pub struct Attachment {
     waiting: Vec<[u8; DONE_BYTES]>,
 }
 
+/// Memories that one host registers at most, and discriminators at which it listens.
+const MEMORIES_MAX: usize = 512;
+const LISTENERS_MAX: usize = 8;
 /// Entries taken from a host before the next has its turn.
 const TURN_ENTRIES: usize = 64;
 /// Replies and events that wait for a host that does not look, before no more entries are taken from it.
@@ -516,7 +519,13 @@ impl Attachment {
     ) -> Result<Attachment, Refusal> {
         let tag = nic.create_tag()?;
         let bound = nic.config().descriptors_max.saturating_mul(2).saturating_mul(vis_max.max(1));
-        let queue = nic.create_queue(bound)?;
+        let queue = match nic.create_queue(bound) {
+            Ok(queue) => queue,
+            Err(refusal) => {
+                nic.destroy_tag(tag)?;
+                return Err(refusal);
+            }
+        };
         Ok(Attachment {
             work,
             done,
@@ -543,6 +552,11 @@ impl Attachment {
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.work.is_ready()
+    }
+
+    /// Whether no more is taken from the host until it looks at what it was told.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX
     }
 
     /// Takes what the host has posted: how many entries. Follow it with [`Attachment::call`].
@@ -620,7 +634,7 @@ impl Attachment {
 
     /// The next connection that the host wants: the driver finds the way to [`Call::host`].
     pub fn call(&mut self) -> Option<Call> {
-        self.calls.pop()
+        if self.calls.is_empty() { None } else { Some(self.calls.remove(0)) }
     }
 
     /// The way that a call takes, if there is one.
@@ -667,6 +681,9 @@ impl Attachment {
                 Ok(0)
             }
             op::REGISTER => {
+                if self.memories.len() >= MEMORIES_MAX {
+                    return Err(Denied::TooMany);
+                }
                 let part =
                     self.arena.part(entry.long(24), entry.word(16) as usize).ok_or(Denied::OutOfRange)?;
                 let attributes = MemoryAttributes { tag: self.tag, rdma_write: write, rdma_read: read };
@@ -682,6 +699,9 @@ impl Attachment {
             }
             op::LISTEN => {
                 let (discriminator, _) = entry.names().ok_or(Denied::Garbage)?;
+                if self.listeners.len() >= LISTENERS_MAX {
+                    return Err(Denied::TooMany);
+                }
                 if nic.listens(discriminator) {
                     return Err(Denied::BadState);
                 }
@@ -723,7 +743,12 @@ impl Attachment {
 
     /// An event of the NIC, if it is about a VI of this host's. Whether it was.
     pub fn on_event(&mut self, event: Event) -> bool {
-        let Event::ConnectionLost { vi, fault } = event else { return false };
+        let (vi, fault) = match event {
+            Event::ConnectionLost { vi, fault } => (vi, fault),
+            // Its descriptors tell of these.
+            Event::ReceiveQueueEmpty { vi } | Event::RdmaProtection { vi, .. } => return self.has(vi),
+            Event::CompletionQueueFull { queue } => return queue == self.queue,
+        };
         if !self.has(vi) {
             return false;
         }
@@ -759,6 +784,7 @@ impl Attachment {
         });
         replies.into_iter().for_each(|(cookie, result)| self.reply(cookie, result));
         let Attachment { waiting, listeners, requests, done, queue, .. } = self;
+        requests.retain(|request| nic.has_request(*request));
         for discriminator in listeners.iter() {
             while waiting.len() < WAITING_MAX
                 && let Some(request) = nic.request_at(discriminator)

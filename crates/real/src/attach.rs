@@ -10,11 +10,12 @@
 
 use crate::clock::{Clock, machine_nanos};
 use crate::link::channel::{Channel, FRONT_BYTES, Half, NAME_BYTES_MAX};
-use crate::wait::{EventSleeper, Waiting};
+use crate::wait::{Sleeper, Waiting};
 use kiban_board::queues::{Control, Denied, Host, PostError, Told, done_shape, work_shape};
 use kiban_ground::ring::{Condemned, Consumer, Producer, Shape};
-use kiban_ground::{Instant, Region, Wait};
+use kiban_ground::{Bell, Instant, Region, Wait};
 use kiban_stack::vi::{Segment, Work};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 /// Bytes of the largest arena.
 pub const ARENA_BYTES_MAX: usize = 1 << 30;
+/// How long a board may take to answer a host that calls.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 /// Entries of the two rings.
 const WORK_ENTRIES: usize = 256;
 const DONE_ENTRIES: usize = 512;
@@ -89,7 +92,6 @@ pub struct BoardHost {
     queues: Host,
     channel: Channel,
     arena: Region,
-    sleeper: EventSleeper,
     waiting: Waiting,
     clock: Clock,
     around_at: Instant,
@@ -118,7 +120,12 @@ impl BoardHost {
             }
             // The board answers when it is next driven; its helper sees to that.
             let mut files = [rustix::event::PollFd::new(&half, rustix::event::PollFlags::IN)];
-            rustix::event::poll(&mut files, None)?;
+            let patience = crate::wait::timespec(ATTACH_PATIENCE);
+            match rustix::event::poll(&mut files, Some(&patience)) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the board does not answer")),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
         };
         let clock = Clock::new();
         let region = channel.region();
@@ -127,7 +134,6 @@ impl BoardHost {
         Ok(BoardHost {
             queues: Host::new(Producer::new(region, work, shapes.0), Consumer::new(region, done, shapes.1)),
             arena: memory.called(0),
-            sleeper: EventSleeper::over(channel.event().try_clone_to_owned()?),
             channel,
             waiting: Waiting::new(wait, clock),
             clock,
@@ -217,8 +223,9 @@ impl BoardHost {
     }
 
     fn next(&mut self, deadline: Instant) -> Result<Told, HostError> {
-        let BoardHost { queues, channel, sleeper, waiting, clock, around_at, .. } = self;
-        let files = [channel.socket()];
+        let BoardHost { queues, channel, waiting, clock, around_at, .. } = self;
+        let gone = Cell::new(false);
+        let sleeper = OnChannel { channel, gone: &gone };
         let look = || {
             match queues.told() {
                 Ok(None) => {}
@@ -226,17 +233,37 @@ impl BoardHost {
                 Err(condemned) => return Some(Err(condemned.into())),
             }
             let now = clock.now();
-            if now < *around_at {
-                return None;
+            if now >= *around_at {
+                *around_at = now + LOOK_AROUND;
+                gone.set(channel.is_gone());
             }
-            *around_at = now + LOOK_AROUND;
-            channel.is_gone().then_some(Err(HostError::Gone))
+            gone.get().then_some(Err(HostError::Gone))
         };
-        let told = waiting.wait(channel.own_bell(), &sleeper.beside(&files), deadline, look);
+        let told = waiting.wait(channel.own_bell(), &sleeper, deadline, look);
         if matches!(told, Some(Ok(_))) {
             self.note_taken();
         }
         told.unwrap_or(Err(HostError::Timeout))
+    }
+}
+
+/// Sleeps on a channel's socket, and takes the bytes that woke it.
+struct OnChannel<'a> {
+    channel: &'a Channel,
+    gone: &'a Cell<bool>,
+}
+
+impl Sleeper for OnChannel<'_> {
+    fn sleep(&self, _: &Bell, timeout: Option<Duration>) {
+        let socket = self.channel.socket();
+        let mut files = [rustix::event::PollFd::from_borrowed_fd(socket, rustix::event::PollFlags::IN)];
+        // Errors are early ends.
+        let _ = rustix::event::poll(&mut files, timeout.map(crate::wait::timespec).as_ref());
+        self.gone.set(self.channel.is_gone());
+    }
+
+    fn wake(&self, _: &Bell) {
+        // The board wakes it, through the channel.
     }
 }
 

@@ -8,15 +8,16 @@
 //! 128   …
 //! ```
 //!
-//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with its own name,
-//!           the memfd and the eventfd that wakes it; the callee answers with its eventfd. Both ends must belong to one user (SO_PEERCRED),
+//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with its own name
+//!           and the memfd; the callee answers. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one user (SO_PEERCRED),
 //!           or the other to root.
 //! Death     the socket stays open as long as both live: its hang-up is the end of the channel, by whatever cause.
 //! Trust     the memfd must be sealed against shrinking before it is mapped, or reading it could kill the process.
-//! Left out  the eventfds are the peer's to write: one that writes without end wakes us without end.
+//!           Descriptors of the peer's making are never written to or waited on but this socket, on which no call blocks,
+//!           whatever the peer sets.
+//! Left out  a peer that sends bytes without end wakes us without end.
 
 use kiban_ground::{Bell, Region};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::IoSlice;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -136,7 +137,7 @@ impl Door {
         loop {
             let (socket, _) = self.listener.accept().ok()?;
             if is_ours(&socket) && socket.set_nonblocking(true).is_ok() {
-                return Some(Half { socket, calls: None });
+                return Some(Half { socket: Some(socket), calls: None });
             }
         }
     }
@@ -151,9 +152,10 @@ impl AsFd for Door {
 /// A channel that waits for the other side's word.
 #[derive(Debug)]
 pub struct Half {
-    socket: UnixStream,
-    /// The caller's memory and eventfd.
-    calls: Option<(Region, OwnedFd)>,
+    /// Until the channel has it.
+    socket: Option<UnixStream>,
+    /// The caller's memory.
+    calls: Option<Region>,
 }
 
 impl Half {
@@ -162,16 +164,14 @@ impl Half {
     /// # Errors
     /// Nobody has that name, or it belongs to another user.
     pub fn call(name: &[u8], own: &[u8], bytes: usize) -> io::Result<Half> {
-        let socket = UnixStream::connect_addr(&address(name)?)?;
+        let socket = connect(name)?;
         if !is_ours(&socket) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let memory = make(bytes)?;
         let region = map(memory.as_fd(), bytes..=bytes)?;
-        let event = new_event()?;
-        send_with(&socket, own, &[memory.as_fd(), event.as_fd()])?;
-        socket.set_nonblocking(true)?;
-        Ok(Half { socket, calls: Some((region, event)) })
+        send_with(&socket, own, &[memory.as_fd()])?;
+        Ok(Half { socket: Some(socket), calls: Some(region) })
     }
 
     /// The whole channel, once the other side has spoken; nothing before that. A caller's memory has to have so many bytes.
@@ -179,39 +179,48 @@ impl Half {
     /// # Errors
     /// It hung up, or said what is not understood.
     pub fn complete(&mut self, bytes: RangeInclusive<usize>) -> io::Result<Option<Channel>> {
-        let wanted = if self.calls.is_some() { 1 } else { 2 };
-        let Some((caller, mut files)) = receive_with(&self.socket, wanted)? else { return Ok(None) };
-        let peer_event = files.pop().ok_or(io::ErrorKind::InvalidData)?;
-        let (region, own_event, calls) = match self.calls.take() {
-            Some((region, event)) => (region, event, true),
+        let wanted = usize::from(self.calls.is_none());
+        let Some(socket) = &self.socket else { return Ok(None) };
+        let Some((caller, mut files)) = receive_with(socket, wanted)? else { return Ok(None) };
+        let (region, calls) = match self.calls.take() {
+            Some(region) => (region, true),
             None => {
                 let memory = files.pop().ok_or(io::ErrorKind::InvalidData)?;
                 let region = map(memory.as_fd(), bytes)?;
-                let event = new_event()?;
-                send_with(&self.socket, &[], &[event.as_fd()])?;
-                (region, event, false)
+                send_with(socket, &[], &[])?;
+                (region, false)
             }
         };
-        Ok(Some(Channel { socket: self.socket.try_clone()?, region, calls, caller, own_event, peer_event }))
+        let caller = if calls { Vec::new() } else { caller };
+        let socket = self.socket.take().expect("it was just spoken on");
+        Ok(Some(Channel { socket, region, calls, caller }))
     }
 }
 
 impl AsFd for Half {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.as_ref().expect("a half has its socket until it is whole").as_fd()
     }
 }
 
-fn new_event() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+/// Connects without ever waiting for the other side to take the call.
+fn connect(name: &[u8]) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    address(name)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(&[b"kiban-", name].concat())?)?;
+    Ok(UnixStream::from(socket))
 }
 
 fn send_with(socket: &UnixStream, name: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(files));
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
     let parts = [IoSlice::new(HELLO), IoSlice::new(name)];
-    let sent = rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?;
+    let sent = rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     if sent == HELLO.len() + name.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
@@ -254,8 +263,6 @@ pub struct Channel {
     region: Region,
     calls: bool,
     caller: Vec<u8>,
-    own_event: OwnedFd,
-    peer_event: OwnedFd,
 }
 
 impl Channel {
@@ -289,23 +296,25 @@ impl Channel {
     #[inline]
     pub fn ring(&self, now: impl FnOnce() -> u64) {
         if self.peer_bell().ring(now) {
-            // Fails only when the counter is full, and then the other side has not read for 2^64 rings.
-            let _ = rustix::io::write(&self.peer_event, &1u64.to_ne_bytes());
+            // A socket that is full has bytes enough to wake the other side; one that is closed has nobody to be woken.
+            let _ = rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// What becomes readable when the other side rings.
-    pub fn event(&self) -> BorrowedFd<'_> {
-        self.own_event.as_fd()
-    }
-
-    /// Whether the other side has hung up: it has closed the channel, or is no more.
+    /// Takes the bytes that woke us. Whether the other side has hung up: it has closed the channel, or is no more.
     pub fn is_gone(&self) -> bool {
-        !matches!(rustix::net::recv(&self.socket, &mut [0u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK),
-            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR)
+        let mut bytes = [0u8; 64];
+        loop {
+            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return true,
+                Ok((length, _)) if length < bytes.len() => return false,
+                Ok(_) => {}
+                Err(error) => return error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+            }
+        }
     }
 
-    /// What hangs up when the other side has gone.
+    /// What becomes readable when the other side rings, and hangs up when it has gone.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -336,17 +345,28 @@ mod tests {
     #[test]
     fn a_sleeper_is_rung_and_nobody_else() {
         let sides = pair("rung");
+        let woken =
+            |side: &Channel| rustix::net::recv(side.socket(), &mut [0u8; 1], RecvFlags::DONTWAIT).is_ok();
         for (from, to) in [(0, 1), (1, 0)] {
             sides[from].ring(|| 7);
-            assert!(
-                rustix::io::read(sides[to].event(), &mut [0; 8]).is_err(),
-                "nobody sleeps, nobody is woken"
-            );
+            assert!(!woken(&sides[to]), "nobody sleeps, nobody is woken");
             sides[to].own_bell().arm();
             sides[from].ring(|| 7);
-            assert_eq!(rustix::io::read(sides[to].event(), &mut [0; 8]), Ok(8));
+            assert!(woken(&sides[to]));
             assert_eq!(sides[to].own_bell().disarm(), Some(7));
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_peer_that_takes_nothing() {
+        let sides = pair("deaf");
+        // More rings than its socket holds: none blocks, and what is there is taken at once.
+        for _ in 0..100_000 {
+            sides[1].own_bell().arm();
+            sides[0].ring(|| 7);
+        }
+        assert!(!sides[1].is_gone());
+        assert!(rustix::net::recv(sides[1].socket(), &mut [0u8; 1], RecvFlags::DONTWAIT).is_err());
     }
 
     #[test]

@@ -19,6 +19,10 @@ use std::time::Duration;
 const TURN_PACKETS: usize = 64;
 /// Callers in shared memory that have not spoken yet, at most.
 const HALVES_MAX: usize = 16;
+/// Links at most.
+const LINKS_MAX: usize = 1024;
+/// Packets that leave by one link before the next has its turn, where nothing else bounds them.
+const FLUSH_PACKETS: usize = 256;
 /// How often a driver that does not sleep looks whether a peer has died, or calls.
 const LOOK_AROUND: Duration = Duration::from_millis(1);
 
@@ -67,14 +71,19 @@ impl Doorbell for super::Shared {
 }
 
 impl Sleeper<super::Shared> for super::Shared {
-    fn sleep(&self, _: &super::Shared, timeout: Option<Duration>) {
+    fn sleep(&self, _: &super::Shared, mut timeout: Option<Duration>) {
         {
             let mut core = super::lock(&self.core);
             // A turn has its bound: what it left is not announced again.
             if core.took {
                 return;
             }
-            core.sleeps_until = timeout.map_or(Instant::NEVER, |timeout| self.clock.now() + timeout);
+            let now = self.clock.now();
+            let until = timeout.map_or(Instant::NEVER, |timeout| now + timeout);
+            // What has arrived meanwhile may have set a clock.
+            core.sleeps_until = until.min(core.nic.deadline());
+            core.rearm = false;
+            timeout = (core.sleeps_until != Instant::NEVER).then(|| core.sleeps_until.since(now));
         }
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 32];
         let timeout = timeout.map(crate::wait::timespec);
@@ -114,6 +123,10 @@ enum Link {
 }
 
 impl Way {
+    fn is_gone(&self) -> bool {
+        self.shm().is_some_and(|link| link.channel.is_gone())
+    }
+
     fn shm(&self) -> Option<&ShmLink> {
         match &self.link {
             Link::Shm(link) => Some(link),
@@ -144,6 +157,8 @@ pub(crate) struct Core {
     pub(super) desks: Desks,
     /// The last drive took something: there may be more, whatever the bells say.
     pub(super) took: bool,
+    /// A channel has come whose bell a sleeping driver has not armed.
+    pub(super) rearm: bool,
     /// Some link is over, and is to be closed when none is being looked at.
     some_over: bool,
 }
@@ -165,6 +180,7 @@ impl Core {
             recent: (Instant::ZERO, 0),
             desks: Desks::default(),
             took: false,
+            rearm: false,
             some_over: false,
         };
         match device {
@@ -214,9 +230,14 @@ impl Core {
         }
     }
 
+    /// Whether a sleeping driver has to look again: for a new bell, or for more than one turn.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.sleeps_until != Instant::ZERO && (self.rearm || self.took)
+    }
+
     /// Whether a sleeping driver has to be told of an earlier deadline.
     pub(crate) fn wakes_sleeper(&self) -> bool {
-        self.nic.deadline() < self.sleeps_until
+        self.nic.deadline() < self.sleeps_until || self.is_overtaken()
     }
 
     pub(super) fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
@@ -377,7 +398,7 @@ impl Core {
     }
 
     fn flush_way(&mut self, index: usize, now: Instant) {
-        let Core { nic, links, udp, room, some_over, .. } = self;
+        let Core { nic, links, udp, room, some_over, took, .. } = self;
         let Way { path, link, over, .. } = &mut links[index];
         match link {
             Link::Half(_) => {}
@@ -405,18 +426,24 @@ impl Core {
                 }
             }
             Link::Udp(to) => {
-                while let Some(length) = nic.fetch(*path, &mut SharedRoom::from(&mut room[..]), now) {
+                for _ in 0..FLUSH_PACKETS {
+                    let Some(length) = nic.fetch(*path, &mut SharedRoom::from(&mut room[..]), now) else {
+                        return;
+                    };
                     if let Some(udp) = udp {
                         udp.send(&room[..length], *to);
                     }
                 }
+                *took = true;
             }
             Link::Loopback => {
                 let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
-                while let Some(length) = nic.fetch(*path, &mut slot, now) {
+                for _ in 0..FLUSH_PACKETS {
+                    let Some(length) = nic.fetch(*path, &mut slot, now) else { return };
                     let packet = &*slot.private(length).expect("a room of our own");
                     nic.arrive(*path, SharedBytes::from(packet), now);
                 }
+                *took = true;
             }
         }
     }
@@ -426,12 +453,12 @@ impl Core {
         self.around_at = now + LOOK_AROUND;
         while let Some(half) = self.door.as_ref().and_then(Door::caller) {
             let halves = self.links.iter().filter(|way| matches!(way.link, Link::Half(_))).count();
-            if halves < HALVES_MAX {
+            if halves < HALVES_MAX && self.links.len() < LINKS_MAX {
                 // It says who it is when it speaks.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
-        self.look_for_hosts();
+        let mut again = self.look_for_hosts();
         for index in 0..self.links.len() {
             let Way { path, link, over, .. } = &mut self.links[index];
             match link {
@@ -439,22 +466,30 @@ impl Core {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
                         let caller = whole.channel.caller().to_vec();
-                        let files = [whole.channel.event(), whole.channel.socket()];
-                        let watch = |file| watch(&self.epoll, file, true);
-                        *over |= !files.into_iter().all(|file| watch(file).is_ok());
+                        // The socket is watched since it called.
                         *link = Link::Shm(Box::new(whole));
+                        self.rearm = true;
                         self.name_caller(index, caller);
                     }
                     Err(_) => *over = true,
                 },
                 // What it sent before its end is taken first.
-                Link::Shm(link) => *over |= !link.into.is_ready() && link.channel.is_gone(),
+                Link::Shm(link) if link.channel.is_gone() => match link.into.is_ready() {
+                    true => again = true,
+                    false => *over = true,
+                },
+                Link::Shm(_) => {}
                 // A path to a stranger that nobody uses any more is forgotten.
                 Link::Udp(_) => *over |= !self.nic.uses(*path),
                 Link::Loopback => {}
             }
         }
         self.close_over();
+        if again {
+            // Nobody will say again that they have gone.
+            self.around_at = Instant::ZERO;
+            self.took = true;
+        }
     }
 
     /// A caller has said who it is. If we have called it as well, both links are one path.
@@ -463,7 +498,8 @@ impl Core {
             return;
         }
         let host = HostAddress::Name(caller);
-        let ours = self.links.iter().find(|way| way.host == host).map(|way| way.path);
+        let ours =
+            self.links.iter().find(|way| way.host == host && !way.over && !way.is_gone()).map(|way| way.path);
         let way = &mut self.links[index];
         way.host = host;
         if let Some(path) = ours {

@@ -62,8 +62,8 @@ impl Core {
         self.desks.events.pop_front().or_else(|| self.nic.event())
     }
 
-    /// Hosts that call, hosts that have gone.
-    pub(super) fn look_for_hosts(&mut self) {
+    /// Hosts that call, hosts that have gone. Whether one has gone that still has to be heard.
+    pub(super) fn look_for_hosts(&mut self) -> bool {
         while let Some(half) = self.desks.door.as_ref().and_then(Door::caller) {
             if self.desks.hosts.len() + self.desks.halves.len() < HOSTS_MAX
                 && self.watch(half.as_fd(), true).is_ok()
@@ -79,11 +79,16 @@ impl Core {
                 Err(_) => {}
             }
         }
-        for desk in &mut self.desks.hosts {
+        let mut again = false;
+        for desk in self.desks.hosts.iter_mut().filter(|desk| desk.channel.is_gone()) {
             // What it posted before its end is taken first, as far as it goes.
-            desk.over |= !desk.attachment.is_ready() && desk.channel.is_gone();
+            match desk.attachment.is_ready() && !desk.attachment.is_full() {
+                true => again = true,
+                false => desk.over = true,
+            }
         }
         self.end_desks();
+        again
     }
 
     fn attach(&mut self, channel: Channel) {
@@ -93,9 +98,8 @@ impl Core {
         let memory = region.part(region.address() + arena as u64, length).expect("the channel is so long");
         let work = Consumer::new(region, work, shapes.0);
         let done = Producer::new(region, done, shapes.1);
-        if self.watch(channel.event(), true).is_err() || self.watch(channel.socket(), true).is_err() {
-            return;
-        }
+        // The socket is watched since it called.
+        self.rearm = true;
         // Refused: the channel closes, and the host sees that.
         if let Ok(attachment) = Attachment::new(&mut self.nic, work, done, memory.called(0), VIS_MAX) {
             self.desks.hosts.push(Desk { attachment, channel, over: false });

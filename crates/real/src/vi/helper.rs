@@ -8,7 +8,7 @@ use super::{Core, Shared, lock};
 use crate::wait::Waiting;
 use kiban_ground::{Instant, Wait};
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,16 +18,25 @@ const IDLE: Duration = Duration::from_millis(10);
 /// The longest tick, while somebody else drives.
 const TICK_MAX: Duration = Duration::from_millis(100);
 
+/// The word that ends the thread.
+#[derive(Default)]
+struct End {
+    /// Looked at wherever the thread may be.
+    ends: AtomicBool,
+    lock: Mutex<()>,
+    called: Condvar,
+}
+
 /// The thread and the word that ends it.
 pub(crate) struct Helper {
     shared: Weak<Shared>,
-    end: Arc<(Mutex<bool>, Condvar)>,
+    end: Arc<End>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Helper {
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Helper> {
-        let end = Arc::new((Mutex::new(false), Condvar::new()));
+        let end = Arc::new(End::default());
         let (its_end, its_shared) = (end.clone(), shared.clone());
         let thread =
             std::thread::Builder::new().name("kiban-vi".into()).spawn(move || help(&its_shared, &its_end))?;
@@ -37,8 +46,9 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        *lock(&self.end.0) = true;
-        self.end.1.notify_all();
+        self.end.ends.store(true, Ordering::Release);
+        *lock(&self.end.lock) = ();
+        self.end.called.notify_all();
         if let Some(shared) = self.shared.upgrade() {
             shared.helper_drives.store(false, Ordering::Release);
             shared.doors.wake();
@@ -50,19 +60,20 @@ impl Drop for Helper {
     }
 }
 
-fn help(shared: &Shared, end: &(Mutex<bool>, Condvar)) {
+fn help(shared: &Shared, end: &End) {
     let mut waiting: Option<Waiting> = None;
     let mut tick = IDLE;
     loop {
-        let guard = lock(&end.0);
-        if *guard {
+        let guard = lock(&end.lock);
+        if end.ends.load(Ordering::Acquire) {
             return;
         }
-        let (guard, _) = end.1.wait_timeout(guard, tick).unwrap_or_else(std::sync::PoisonError::into_inner);
-        if *guard {
-            return;
-        }
+        let (guard, _) =
+            end.called.wait_timeout(guard, tick).unwrap_or_else(std::sync::PoisonError::into_inner);
         drop(guard);
+        if end.ends.load(Ordering::Acquire) {
+            return;
+        }
         let idle = shared.clock.now().since(Instant::from_nanos(shared.driven_at.load(Ordering::Relaxed)));
         if idle < IDLE {
             tick = IDLE;
@@ -76,7 +87,10 @@ fn help(shared: &Shared, end: &(Mutex<bool>, Condvar)) {
         shared.helper_drives.store(true, Ordering::Release);
         let waiting = waiting.get_or_insert_with(|| Waiting::new(Wait::Interrupt, shared.clock));
         // Until somebody takes over.
-        let mut look = |_: &mut Core| (!shared.helper_drives.load(Ordering::Acquire)).then_some(());
+        let mut look = |_: &mut Core| {
+            let ends = end.ends.load(Ordering::Acquire);
+            (ends || !shared.helper_drives.load(Ordering::Acquire)).then_some(())
+        };
         let _ = shared.drive_until(waiting, Instant::NEVER, &mut look);
         drop(_driver);
         shared.call_followers();

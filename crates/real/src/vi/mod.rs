@@ -725,11 +725,12 @@ impl Shared {
             core.settle(now);
         }
         let news = core.nic.take_news();
+        let overtaken = core.is_overtaken();
         drop(core);
         if news {
             self.call_followers();
         }
-        (found, news)
+        (found, news || overtaken)
     }
 
     /// The holder of the driver's lock waits by its policy, and moves things meanwhile.
@@ -757,6 +758,11 @@ impl Shared {
         look: &mut impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<Result<T, Failure>> {
         self.followers.fetch_add(1, Ordering::SeqCst);
+        // A driver that left before it could know of us tells nobody.
+        if self.driver.try_lock().is_ok() {
+            self.followers.fetch_sub(1, Ordering::SeqCst);
+            return None;
+        }
         let seen = *lock(&self.news.0);
         let mut result = self.look_beside(look).map(Ok);
         if result.is_none() {
