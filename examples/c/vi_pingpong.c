@@ -3,12 +3,13 @@
  *
  *     cc -std=c99 -O2 -o vi_pingpong vi_pingpong.c -lvipl       (docs/vipl.md says where header and library are)
  *
- *     ./vi_pingpong server shm                    ./vi_pingpong client shm
+ *     ./vi_pingpong server shm:table              ./vi_pingpong client shm table
  *     ./vi_pingpong server udp:127.0.0.1:7400     ./vi_pingpong client udp 127.0.0.1:7400
  *
- * The server prints its address; a client over UDP is given it, one on the same host finds it by looking around.
- * Options, after these: [BYTES [ROUNDS [poll|interrupt|adaptive|MICROSECONDS]]], 8 bytes, 100000 rounds, adaptive.
- * MICROSECONDS is for how long to poll before sleeping. The client prints the mean time of a round trip.
+ * The server tells where it waits; the client is told that place. Options, after these, of the client:
+ * [BYTES [ROUNDS [WAITING]]], 8 bytes, 100000 rounds, adaptive. WAITING is poll, interrupt, adaptive, or for how many
+ * microseconds to poll before sleeping; the server has it as its third argument. The client prints the mean time of a
+ * round trip, and how it waited.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -146,12 +147,8 @@ static void serve(struct side *side) {
     VIP_VI_ATTRIBUTES attributes;
     VIP_CONN_HANDLE request;
     long bytes;
-    int i;
 
-    printf("waiting at ");
-    for (i = 0; i < side->limits.NicAddressLen; i++)
-        printf("%s%02x", i ? ":" : "", side->limits.LocalNicAddress[i]);
-    printf("\n");
+    printf("waiting at %s\n", side->limits.Name);
     fflush(stdout);
     make_address(side, side->limits.LocalNicAddress, "pingpong", &local);
     must(VipConnectWait(side->nic, &local.net, VIP_INFINITE, &remote.net, &attributes, &request), "VipConnectWait");
@@ -161,42 +158,21 @@ static void serve(struct side *side) {
     must(VipDisconnect(side->vi), "VipDisconnect");
 }
 
-/* Asks everyone in sight, until somebody waits for "pingpong". */
-static void connect_to_anyone(struct side *side) {
-    union address room[16], local, remote;
-    VIP_NET_ADDRESS *found[16];
-    VIP_VI_ATTRIBUTES attributes;
-    VIP_AUTODISCOVERY_LIST list;
-    double end = seconds() + 10.0;
-    VIP_ULONG i;
-
-    make_address(side, side->limits.LocalNicAddress, "client", &local);
-    do {
-        for (i = 0; i < 16; i++)
-            found[i] = &room[i].net;
-        list.NumberOfHops = 1;
-        list.ADAddrArray = found;
-        list.NumAdAddrs = 16;
-        must(VipQuerySystemManagementInfo(side->nic, VIP_SMI_AUTODISCOVERY, &list), "VipQuerySystemManagementInfo");
-        for (i = 0; i < list.NumAdAddrs; i++) {
-            make_address(side, found[i]->HostAddress, "pingpong", &remote);
-            if (VipConnectRequest(side->vi, &local.net, &remote.net, 1000, &attributes) == VIP_SUCCESS)
-                return;
-        }
-    } while (seconds() < end);
-    fprintf(stderr, "vi_pingpong: nobody waits for us\n");
-    exit(1);
-}
-
-static void connect_by_name(struct side *side, char *name) {
+/* A name becomes a host address; with a discriminator it is the address of an endpoint. The server may not wait yet. */
+static void find(struct side *side, char *name) {
     union address host, local, remote;
     VIP_VI_ATTRIBUTES attributes;
+    VIP_RETURN code;
+    double end = seconds() + 10.0;
 
     must(VipNSInit(side->nic, NULL), "VipNSInit");
     must(VipNSGetHostByName(side->nic, name, &host.net, 0), "VipNSGetHostByName");
     make_address(side, side->limits.LocalNicAddress, "client", &local);
     make_address(side, host.net.HostAddress, "pingpong", &remote);
-    must(VipConnectRequest(side->vi, &local.net, &remote.net, 10000, &attributes), "VipConnectRequest");
+    do
+        code = VipConnectRequest(side->vi, &local.net, &remote.net, 10000, &attributes);
+    while (code == VIP_NO_MATCH && seconds() < end);
+    must(code, "VipConnectRequest");
 }
 
 static void play(struct side *side, VIP_UINT32 bytes, long rounds) {
@@ -226,34 +202,28 @@ static void play(struct side *side, VIP_UINT32 bytes, long rounds) {
 
 int main(int argc, char **argv) {
     struct side side;
-    int server, more = 3;
-    char *name = NULL;
-    unsigned long bytes;
-    long rounds;
+    int is_server = argc >= 3 && strcmp(argv[1], "server") == 0;
+    int is_client = argc >= 4 && strcmp(argv[1], "client") == 0;
+    unsigned long bytes = is_client && argc > 4 ? strtoul(argv[4], NULL, 10) : 8;
+    long rounds = is_client && argc > 5 ? strtol(argv[5], NULL, 10) : 100000;
+    int policy = is_server ? 3 : 6;
 
-    if (argc < 3 || (strcmp(argv[1], "server") != 0 && strcmp(argv[1], "client") != 0)) {
-        fprintf(stderr, "usage: vi_pingpong server|client DEVICE [NAME] [BYTES [ROUNDS [WAITING]]]\n");
+    if (!is_server && !is_client) {
+        fprintf(stderr, "usage: vi_pingpong server DEVICE [WAITING]\n"
+                        "       vi_pingpong client DEVICE NAME [BYTES [ROUNDS [WAITING]]]\n");
         return 2;
     }
-    server = strcmp(argv[1], "server") == 0;
-    if (!server && strncmp(argv[2], "udp", 3) == 0 && argc > 3)
-        name = argv[more++];
-    bytes = argc > more ? strtoul(argv[more], NULL, 10) : 8;
-    rounds = argc > more + 1 ? strtol(argv[more + 1], NULL, 10) : 100000;
     if (bytes > BYTES_MAX || rounds < 1) {
         fprintf(stderr, "vi_pingpong: up to %d bytes, at least one round\n", BYTES_MAX);
         return 2;
     }
 
     open_side(&side, argv[2]);
-    set_policy(&side, argc > more + 2 ? argv[more + 2] : "adaptive");
-    if (server) {
+    set_policy(&side, argc > policy ? argv[policy] : "adaptive");
+    if (is_server) {
         serve(&side);
     } else {
-        if (name != NULL)
-            connect_by_name(&side, name);
-        else
-            connect_to_anyone(&side);
+        find(&side, argv[3]);
         play(&side, (VIP_UINT32)bytes, rounds);
     }
     must(VipCloseNic(side.nic), "VipCloseNic");

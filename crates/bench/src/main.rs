@@ -11,6 +11,7 @@ mod sim;
 mod sum;
 mod tcp;
 mod vi;
+mod wait;
 mod worlds;
 
 use clap::Parser;
@@ -24,7 +25,7 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 8] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
@@ -32,6 +33,7 @@ const FAMILIES: [Family; 7] = [
     Family { name: "vi", about: "VI through shared memory against a bare ring and memcpy", run: vi::run },
     Family { name: "sim", about: "an OC-3c line in virtual time against real time", run: sim::run },
     Family { name: "line", about: "TCP against the limit of an OC-3c line, exact", run: line::run },
+    Family { name: "wait", about: "ways to wait, from polling to adaptive, in real time", run: wait::run },
 ];
 
 /// Measures kiban against its targets. Records go to target/bench, or to KIBAN_BENCH_DIR.

@@ -1,7 +1,7 @@
 //! The board: one value, driven from outside.
 
 use crate::config::{BoardConfig, PortAddress, PortConfig};
-use crate::edge::Edge;
+use crate::edge::{Completion, Edge};
 use crate::port::{AtmPort, Claim, LinkNews, News, PacketPort, Port};
 use crate::wiring::ip::{self, IpTower};
 use alloc::boxed::Box;
@@ -9,10 +9,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool};
+use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool, SharedBytes, SharedRoom};
 use kiban_stack::atm::TimedCell;
 use kiban_stack::ip::{Hop, Route};
 use kiban_stack::tcp::SessionId;
+use kiban_stack::vi::Nic;
 
 /// What a driver hands to a board.
 #[derive(Debug)]
@@ -30,6 +31,13 @@ pub enum Input<'a> {
         port: usize,
         /// The burst.
         packets: &'a mut VecDeque<Pdu>,
+    },
+    /// A packet of the VI NIC has arrived. It may stand in memory that others write to.
+    Message {
+        /// Which port.
+        port: usize,
+        /// The packet.
+        bytes: SharedBytes<'a>,
     },
     /// A port that was full has room again.
     Room,
@@ -65,6 +73,7 @@ pub struct Board {
     pub(crate) edge: Edge,
     pub(crate) unsettled: bool,
     pub(crate) v6_only: bool,
+    pub(crate) vi: Option<Box<Nic>>,
     ports: Vec<Port>,
     /// The first lane of each port: lanes are numbered through all ports.
     lanes: Vec<usize>,
@@ -89,12 +98,14 @@ impl Board {
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
         let mut tower = ip::tower(config, page_payload, &mut chance);
         let mut ports = Vec::with_capacity(config.ports.len());
+        let mut vi: Option<Box<Nic>> = None;
         for (index, port) in config.ports.iter().enumerate() {
             let own = match port {
                 PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
                 PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
                 // Those of IPv6 are the link's to give, once it has found that nobody else has them.
                 PortConfig::Ethernet(ethernet) => ethernet.link.addresses.clone(),
+                PortConfig::Vi(_) => Vec::new(),
             };
             let is_links = |address: &IpAddr| matches!(port, PortConfig::Ethernet(_)) && address.is_ipv6();
             for (address, prefix) in own.into_iter().filter(|(address, _)| !is_links(address)) {
@@ -106,6 +117,10 @@ impl Board {
                 PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
                 PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip)),
                 PortConfig::Ethernet(ethernet) => Port::Packets(PacketPort::ethernet(ethernet, &mut chance)),
+                PortConfig::Vi(traits) => {
+                    let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), chance.draw())));
+                    Port::Vi(nic.open_path(*traits).expect("a NIC has more paths than a board has ports"))
+                }
             });
         }
         let lanes =
@@ -125,6 +140,7 @@ impl Board {
             edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
             unsettled: true,
             v6_only: config.v6_only,
+            vi,
             ports,
             lanes,
             rooms: Vec::new(),
@@ -137,7 +153,7 @@ impl Board {
     pub fn handle(&mut self, input: Input<'_>, now: Instant) {
         self.now = self.now.max(now);
         self.unsettled = true;
-        let Board { memory, chance, copies, ip, edge, ports, lanes, now, .. } = self;
+        let Board { memory, chance, copies, ip, edge, vi, ports, lanes, now, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         match input {
             Input::Cells { port, cells } => {
@@ -182,6 +198,11 @@ impl Board {
                     }
                 }
             }
+            Input::Message { port, bytes } => {
+                if let (Some(Port::Vi(path)), Some(nic)) = (ports.get(port), vi) {
+                    nic.arrive(*path, bytes, *now);
+                }
+            }
             Input::Room | Input::Timeout => {}
         }
     }
@@ -190,6 +211,12 @@ impl Board {
     /// then what leaves; then the deadline.
     pub fn poll(&mut self) -> Output {
         loop {
+            if let Some(nic) = &mut self.vi
+                && nic.take_news()
+            {
+                self.edge.completions.push_back(Completion::Vi);
+                self.told = false;
+            }
             if !self.told && !self.edge.completions.is_empty() {
                 self.told = true;
                 return Output::Completions;
@@ -231,6 +258,7 @@ impl Board {
         for (index, port) in ports.iter_mut().enumerate() {
             match port {
                 Port::Atm(atm) => atm.settle(cx),
+                Port::Vi(_) => {}
                 Port::Packets(packets) => packets.settle(cx, &mut |news, cx| {
                     // What it changes may let something through, or end something.
                     *unsettled = true;
@@ -238,13 +266,27 @@ impl Board {
                 }),
             }
         }
+        if let Some(nic) = &mut self.vi {
+            nic.settle(*now);
+        }
         self.told = false;
     }
 
     /// The next moment at which the board does something by itself.
     fn deadline(&self) -> Instant {
         let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
-        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports)
+        let vi = self.vi.as_ref().map_or(Instant::NEVER, |nic| nic.deadline());
+        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(vi)
+    }
+
+    /// Fills `room` with the next packet that the VI NIC has for a port: its length. Links ask when they can take one;
+    /// follow it with [`Board::poll`], since what has left may be done.
+    ///
+    /// # Panics
+    /// When the room is shorter than the port's packets.
+    pub fn fetch(&mut self, port: usize, room: &mut SharedRoom<'_>) -> Option<usize> {
+        let (Some(Port::Vi(path)), Some(nic)) = (self.ports.get(port), &mut self.vi) else { return None };
+        nic.fetch(*path, room, self.now)
     }
 
     /// Commits the slots of an ATM port that start before `until`, and moves the cells that have left to `out`.
@@ -282,6 +324,9 @@ impl Board {
         self.ip.tcp.counters().each(&mut |name, value| see("tcp", name, value));
         self.ip.udp.counters().each(&mut |name, value| see("udp", name, value));
         self.ip.icmp.counters().each(&mut |name, value| see("icmp", name, value));
+        if let Some(nic) = &self.vi {
+            nic.counters().each(&mut |name, value| see("vi", name, value));
+        }
         self.copies.each(&mut |name, value| see("copies", name, value));
         see("host", "page_waits", self.edge.page_waits);
         see("host", "page_waiters_met", self.edge.page_waiters_met);
@@ -327,6 +372,14 @@ impl Board {
     /// Sessions of TCP, of any state.
     pub fn sessions(&self) -> usize {
         self.ip.tcp.sessions()
+    }
+
+    /// The path of the VI NIC that leads through a port.
+    pub fn vi_path(&self, port: usize) -> Option<u32> {
+        match self.ports.get(port) {
+            Some(Port::Vi(path)) => Some(*path),
+            _ => None,
+        }
     }
 
     /// The lane on which packets for `target` leave, as far as it is known.
@@ -384,6 +437,8 @@ fn mtu_of(port: &PortConfig) -> usize {
         PortConfig::Atm(atm) => atm.mtu_bytes,
         PortConfig::Ip(ip) => ip.mtu_bytes,
         PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
+        // Not for IP.
+        PortConfig::Vi(_) => 0,
     }
 }
 

@@ -6,6 +6,7 @@ use kiban_stack::atm::{Contract, OC3C_BITS_PER_SECOND};
 use kiban_stack::ethernet::LinkConfig;
 use kiban_stack::ip::{self, Prefix, Route};
 use kiban_stack::tcp;
+use kiban_stack::vi;
 use kiban_wire::atm::{Interface, Vc};
 
 /// A board before it is built.
@@ -22,6 +23,8 @@ pub struct BoardConfig {
     /// Whether listeners and sockets on the unspecified IPv6 address take IPv6 alone (RFC 3493 §5.3), if the host does
     /// not say for one of them.
     pub v6_only: bool,
+    /// Settings of the VI NIC, if there are ports for it.
+    pub vi: vi::Config,
     /// UDP sockets at most.
     pub udp_sockets_max: usize,
     /// Datagrams that wait for the reader of one socket, at most.
@@ -42,6 +45,7 @@ impl Default for BoardConfig {
             tcp: tcp::Config::default(),
             ip: ip::Config::default(),
             v6_only: true,
+            vi: vi::Config::default(),
             udp_sockets_max: 256,
             datagrams_max: 64,
             ports: Vec::new(),
@@ -79,6 +83,8 @@ pub enum PortConfig {
     Ip(IpPortConfig),
     /// IP packets in Ethernet frames, as a TAP device takes them, without preamble and FCS.
     Ethernet(EthernetPortConfig),
+    /// Packets of the VI NIC, on a link of their own.
+    Vi(vi::PathTraits),
 }
 
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).

@@ -40,6 +40,8 @@ impl StreamId {
 /// What has happened. Every completion is told once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
+    /// Something has happened in the VI NIC: descriptors are done, a request has come, an event ([`Host::vi`](crate::Host::vi)).
+    Vi,
     /// A stream that the host opened is established.
     Opened {
         /// Which.

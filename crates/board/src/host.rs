@@ -13,9 +13,10 @@ use alloc::collections::VecDeque;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use kiban_ground::{Pdu, Slice};
+use kiban_ground::{Instant, Pdu, Slice};
 use kiban_stack::tcp;
 use kiban_stack::udp::{self, SocketId};
+use kiban_stack::vi;
 
 /// Why the board did not do what the host asked. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +103,17 @@ impl Host<'_> {
     /// The next thing that has happened.
     pub fn completion(&mut self) -> Option<Completion> {
         self.board.edge.completion()
+    }
+
+    /// The board's VI NIC; none without a port for it. Its calls are at the moment of the last input ([`Host::now`]).
+    pub fn vi(&mut self) -> Option<&mut vi::Nic> {
+        self.board.unsettled = true;
+        self.board.vi.as_deref_mut()
+    }
+
+    /// The moment of the last input.
+    pub fn now(&self) -> Instant {
+        self.board.now
     }
 
     /// Listens on `local`; an unspecified address stands for every address of the board. The listener's number.

@@ -23,6 +23,7 @@ mod edge;
 mod host;
 mod merge;
 mod port;
+pub mod queues;
 mod wiring;
 
 pub use board::{Board, Input, Output};

@@ -50,6 +50,8 @@ pub(crate) enum Claim {
 pub(crate) enum Port {
     Atm(Box<AtmPort>),
     Packets(PacketPort),
+    /// A path of the VI NIC.
+    Vi(u32),
 }
 
 impl Port {
@@ -58,6 +60,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.circuits.len(),
             Port::Packets(_) => 1,
+            Port::Vi(_) => 0,
         }
     }
 
@@ -65,7 +68,7 @@ impl Port {
     pub(crate) fn lane_to(&self, next: IpAddr) -> usize {
         match self {
             Port::Atm(atm) => atm.circuit_to(next).map_or(0, |circuit| circuit.0 as usize),
-            Port::Packets(_) => 0,
+            Port::Packets(_) | Port::Vi(_) => 0,
         }
     }
 
@@ -74,6 +77,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.room(lane),
             Port::Packets(port) => port.room(),
+            Port::Vi(_) => 0,
         }
     }
 
@@ -89,6 +93,8 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
             Port::Packets(port) => port.send(next, pdu, claim, cx),
+            // No route leads there.
+            Port::Vi(_) => {}
         }
     }
 
@@ -103,6 +109,8 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
             Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
+            // The NIC has one for all its paths.
+            Port::Vi(_) => Instant::NEVER,
         }
     }
 
@@ -122,6 +130,7 @@ impl Port {
                 }
                 port.counters.each(&mut |name, value| see("port", name, value));
             }
+            Port::Vi(_) => {}
         }
     }
 }

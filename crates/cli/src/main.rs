@@ -6,6 +6,7 @@ mod man;
 mod reproduce;
 mod talk;
 mod tour;
+mod vi;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 /// Communications boards in software.
 ///
 /// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
-/// queues. kiban is such boards as programs: in virtual time today, with the code that real links are to run.
+/// queues. kiban is such boards as programs, in virtual time and, for the VI Architecture, in real time.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {
@@ -25,6 +26,7 @@ struct Kiban {
 enum Verb {
     Tour(tour::Tour),
     Talk(talk::Talk),
+    Vi(vi::Vi),
     Reproduce(reproduce::Reproduce),
     Completions(completions::Completions),
     Man(man::Man),
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Kiban::parse().verb {
         Verb::Tour(tour) => tour.run(),
         Verb::Talk(talk) => talk.run(),
+        Verb::Vi(vi) => vi.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),

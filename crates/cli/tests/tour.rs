@@ -29,11 +29,10 @@ fn a_file_of_ones_own_arrives_whole_both_ways() {
     let output = kiban(&["tour", "--json", file.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let rows = rows(&output);
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.iter().map(|row| &row["board"]).collect::<Vec<_>>(), ["atm", "atm", "atm", "atm", "vi"]);
     for row in &rows {
         assert_eq!(row["sha256_equal"], true);
         assert_eq!(row["bytes"], 130_000);
-        assert_eq!(row["board"], "atm");
         assert!(row["limit_percent"].as_f64().unwrap() < 100.0);
     }
     // sha256sum of the same bytes, by another program.
@@ -47,7 +46,7 @@ fn the_table_is_for_people() {
     let output = kiban(&["tour", "--quiet"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.matches("equal").count(), 4, "{text}");
+    assert_eq!(text.matches("equal").count(), 5, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(output.stderr.is_empty());
 }

@@ -21,6 +21,7 @@ mod oracle;
 mod session;
 mod stand;
 mod streams;
+mod vi_nic;
 mod wire;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -71,6 +72,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "ethernet_board", run: ethernet_board::run, seeds: ethernet_board::seeds },
         Target { name: "atm_board", run: atm_board::run, seeds: atm_board::seeds },
         Target { name: "session", run: session::run, seeds: session::seeds },
+        Target { name: "vi_nic", run: vi_nic::run, seeds: vi_nic::seeds },
         Target { name: "streams", run: streams::run, seeds: streams::seeds },
     ]);
     all

@@ -5,7 +5,7 @@ use crate::{Features, Target};
 use kiban_ground::Sum;
 use kiban_wire::{
     Malformed, aal5, arp, atm, atmarp, capture, checksum, crc, discovery, ethernet, icmp, icmpv6, ipv4,
-    ipv4_options, ipv6, ipv6_extension, llc_snap, oam, tcp, udp,
+    ipv4_options, ipv6, ipv6_extension, llc_snap, oam, tcp, udp, vi as vi_packet,
 };
 
 /// One for each file of `wire/src` that reads.
@@ -37,6 +37,11 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "oam", run: oam, seeds: oam_seeds },
     Target { name: "tcp", run: tcp, seeds: tcp_seeds },
     Target { name: "udp", run: udp, seeds: || vec![vec![0, 1, 0, 2, 0, 9, 0, 0, 5]] },
+    Target {
+        name: "vi",
+        run: vi,
+        seeds: || vec![vec![0x15; 32], [&[0x10, 0, 0, 27][..], &[0; 55]].concat()],
+    },
 ];
 
 /// What was read is within the bytes, is written in the length it says, and is read again as it was. The value.
@@ -475,5 +480,24 @@ fn udp(bytes: &[u8], features: &mut Features<'_>) {
         assert_eq!(udp::verify_over_ipv4(&filled, rest), Ok(()));
         assert_eq!(udp::verify_over_ipv6(&filled, rest), Ok(()));
         features.show(header.payload_bytes().checked_ilog2());
+    }
+}
+
+fn vi(bytes: &[u8], features: &mut Features<'_>) {
+    match vi_packet::Header::read(bytes, bytes.len()) {
+        Err(rule) => broken(features, rule),
+        Ok((header, used)) => {
+            features.show((header.kind as u8, header.flags));
+            let mut again = bytes.to_vec();
+            assert_eq!(header.write(&mut again), used);
+            assert_eq!(vi_packet::Header::read(&again, again.len()), Ok((header, used)));
+            if header.has(vi_packet::flag::CHECKED) && vi_packet::verify(bytes).is_ok() {
+                features.show("intact");
+            }
+            vi_packet::fill(&mut again);
+            assert_eq!(vi_packet::verify(&again), Ok(()));
+            comes_back!(&bytes[used..], features, vi_packet::Setup<'_>);
+            comes_back!(&bytes[used..], features, vi_packet::Place);
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! Goal      nobody sleeps while there is something to see, and nobody wakes who does not sleep.
 //! Sleeper   [`Bell::arm`], look again, sleep while the bell is armed, [`Bell::disarm`].
 //! Ringer    makes visible what there is to see, then [`Bell::ring`]; if that says so, wakes the sleeper.
-//! Proof     both sides write, fence, read: the sleeper the bell and then the queue, the ringer the queue and then the bell.
-//!           Of two sequentially consistent fences one comes first, so one of them sees what the other wrote
+//! Proof     both sides write, fence, read: the sleeper the bell and then the queue, the ringer the queue and then the
+//!           bell. Of two sequentially consistent fences one comes first, so one of them sees what the other wrote
 //!           (Dekker): the sleeper finds the message, or the ringer finds the bell armed. `tests/bell_model.rs` checks
 //!           this very code with every interleaving and every reordering that the memory model allows.
 //! Moment    a ringer who has to wake somebody, and only then, writes when it did: the sleeper learns when that came
@@ -92,6 +92,13 @@ pub struct Bell<A: Atomics = Processor> {
     rung_at: A::Moment,
 }
 
+impl Bell {
+    /// A bell that nobody listens to yet.
+    pub const fn new() -> Bell {
+        Bell { word: AtomicU32::new(AWAKE), _unused: 0, rung_at: AtomicU64::new(0) }
+    }
+}
+
 impl<A: Atomics> Default for Bell<A> {
     fn default() -> Self {
         Self { word: A::Word::new(AWAKE), _unused: 0, rung_at: A::Moment::new(0) }
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn only_a_sleeper_is_woken_and_only_once() {
-        let bell = Bell::<Processor>::default();
+        let bell = Bell::new();
         assert!(!bell.ring(|| unreachable!("nobody sleeps: the time is not asked")));
         bell.arm();
         assert!(bell.is_armed());
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn garbage_in_the_bell_wakes_the_sleeper_and_is_gone_then() {
-        let bell = Bell::<Processor>::default();
+        let bell = Bell::new();
         bell.arm();
         bell.word().store(0xdead_beef, Relaxed);
         bell.rung_at.store(u64::MAX, Relaxed);

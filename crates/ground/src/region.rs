@@ -230,6 +230,14 @@ impl Region {
         Region { address, ..self }
     }
 
+    /// A part of the memory, by the same addresses; it keeps the whole. Nothing when it is not all within.
+    pub fn part(&self, address: u64, length: usize) -> Option<Region> {
+        let range = self.range(address, length)?;
+        // SAFETY: the range lies within the region, or just behind it with no bytes.
+        let base = unsafe { self.base.add(range.start) };
+        Some(Region { base, length, address, keep: self.keep.clone() })
+    }
+
     /// What the first byte is called.
     pub const fn address(&self) -> u64 {
         self.address

@@ -1,7 +1,7 @@
 //! Policies against arrivals in virtual time: what they cost beside somebody who knows every arrival.
 //!
-//! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers cost what [`COSTS`]
-//! says. Handling takes no time.
+//! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers cost what
+//! [`COSTS`] says. Handling takes no time.
 
 use kiban_ground::{Chance, Costs, Evidence, Instant, Report, Step, Wait, Waiter, optimum};
 use std::time::Duration;

@@ -335,6 +335,22 @@ impl Bench {
         self.run(title, unit, &mut [(sample.0, &mut sample.1)], target)
     }
 
+    /// Takes up what was measured elsewhere, for a benchmark whose rounds are not one figure after another.
+    ///
+    /// Every round says for itself whether it counts; at least one must. `gave_up` says that disturbed ones had to.
+    pub fn measured(
+        &mut self,
+        title: &str,
+        unit: Unit,
+        names: &[&str],
+        rounds: Vec<Round>,
+        gave_up: bool,
+        target: Target,
+    ) -> &Record {
+        let record = self.record(title, unit, names, target, rounds, gave_up);
+        self.add(record)
+    }
+
     /// The records made so far.
     pub fn records(&self) -> &[Record] {
         &self.records
@@ -372,6 +388,10 @@ impl Bench {
         self.progress(title, "");
         let names: Vec<&str> = samples.iter().map(|sample| sample.0).collect();
         let record = self.record(title, unit, &names, target, rounds, gave_up);
+        self.add(record)
+    }
+
+    fn add(&mut self, record: Record) -> &Record {
         if let Err(error) = self.keep(&record) {
             self.trouble = Some(error);
         }

@@ -1,7 +1,8 @@
 //! A line chart as SVG: no dependency, no script, the same bytes for the same figure.
 //!
-//! Shape     one polyline a curve, with its name in a legend; axes with round steps. A point without data ends its line.
-//! Limits    the vertical axis begins at zero: differences of a percent are for the table beside it.
+//! Shape     one polyline a curve, with its name in a legend; axes with round steps, or both logarithmic with a line for
+//!           each decade. A point without data ends its line.
+//! Limits    a vertical axis that is not logarithmic begins at zero: differences of a percent are for the table beside it.
 
 use crate::reproduce::Figure;
 use std::fmt::Write as _;
@@ -15,32 +16,77 @@ const BOTTOM: f64 = 50.0;
 /// Colours that the colour-blind tell apart (Okabe and Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
+/// A range of figures along a length of the page.
+struct Axis {
+    /// Where the range begins and ends, as figures or as their decimal logarithms.
+    range: (f64, f64),
+    log: bool,
+    /// The same on the page.
+    page: (f64, f64),
+    /// The figures that are written beside it.
+    marks: Vec<f64>,
+}
+
+impl Axis {
+    /// From zero to a round figure.
+    fn linear(figures: impl Iterator<Item = f64>, page: (f64, f64)) -> Axis {
+        let most = figures.fold(1.0, f64::max);
+        let step = step(most);
+        let end = (most / step).ceil() * step;
+        Axis { range: (0.0, end), log: false, page, marks: steps(step, end).collect() }
+    }
+
+    /// From one power of ten to another. Figures that are not positive have no place.
+    fn log(figures: impl Iterator<Item = f64>, page: (f64, f64)) -> Axis {
+        let logs = figures.filter(|&figure| figure > 0.0).map(f64::log10);
+        let (least, most) = logs
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), log| (least.min(log), most.max(log)));
+        let range = if least < most { (least.floor(), most.ceil()) } else { (0.0, 1.0) };
+        let marks = (range.0 as i32..=range.1 as i32).map(|decade| 10f64.powi(decade)).collect();
+        Axis { range, log: true, page, marks }
+    }
+
+    fn at(&self, figure: f64) -> f64 {
+        let figure = if self.log { figure.log10() } else { figure };
+        let part = (figure - self.range.0) / (self.range.1 - self.range.0);
+        self.page.0 + part * (self.page.1 - self.page.0)
+    }
+}
+
+const ACROSS: (f64, f64) = (LEFT, WIDTH - RIGHT);
+const UPWARDS: (f64, f64) = (HEIGHT - BOTTOM, TOP);
+
 /// Draws a figure.
 pub fn svg(figure: &Figure) -> String {
     let points = || figure.curves.iter().flat_map(|curve| &curve.points);
-    let x_most = points().map(|(x, _)| *x).fold(1.0, f64::max);
-    let y_most = points().filter_map(|(_, y)| *y).fold(1.0, f64::max);
-    let (x_step, y_step) = (step(x_most), step(y_most));
-    let (x_end, y_end) = ((x_most / x_step).ceil() * x_step, (y_most / y_step).ceil() * y_step);
-    let x_at = |x: f64| LEFT + x / x_end * (WIDTH - LEFT - RIGHT);
-    let y_at = |y: f64| HEIGHT - BOTTOM - y / y_end * (HEIGHT - TOP - BOTTOM);
+    let x = Axis::linear(points().map(|(x, _)| *x), ACROSS);
+    draw(figure, &x, &Axis::linear(points().filter_map(|(_, y)| *y), UPWARDS))
+}
 
+/// Draws a figure whose curves span decades: both axes are logarithmic, and all figures positive.
+pub fn svg_log(figure: &Figure) -> String {
+    let points = || figure.curves.iter().flat_map(|curve| &curve.points);
+    let x = Axis::log(points().map(|(x, _)| *x), ACROSS);
+    draw(figure, &x, &Axis::log(points().filter_map(|(_, y)| *y), UPWARDS))
+}
+
+fn draw(figure: &Figure, x: &Axis, y: &Axis) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
     );
     let mut add = |line: String| writeln!(text, "{line}").expect("a string takes all");
     add(format!("<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}</text>", plain(&figure.title)));
-    let (right, bottom) = (x_at(x_end), y_at(0.0));
-    for y in steps(y_step, y_end) {
-        let at = y_at(y);
+    let (right, bottom) = (x.page.1, y.page.0);
+    for mark in &y.marks {
+        let at = y.at(*mark);
         add(format!("<path d=\"M{LEFT} {at:.1}H{right:.1}\" stroke=\"#ddd\"/>"));
-        add(format!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{y}</text>", LEFT - 6.0, at + 4.0));
+        add(format!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{mark}</text>", LEFT - 6.0, at + 4.0));
     }
-    for x in steps(x_step, x_end) {
-        let at = x_at(x);
+    for mark in &x.marks {
+        let at = x.at(*mark);
         add(format!(
-            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{x}</text>",
+            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{mark}</text>",
             HEIGHT - BOTTOM + 16.0
         ));
     }
@@ -61,7 +107,7 @@ pub fn svg(figure: &Figure) -> String {
         for run in curve.points.split(|(_, y)| y.is_none()).filter(|run| !run.is_empty()) {
             let line: Vec<String> = run
                 .iter()
-                .filter_map(|(x, y)| y.map(|y| format!("{:.1},{:.1}", x_at(*x), y_at(y))))
+                .filter_map(|&(across, up)| up.map(|up| format!("{:.1},{:.1}", x.at(across), y.at(up))))
                 .collect();
             add(format!(
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
@@ -110,6 +156,15 @@ mod tests {
         assert_eq!(text.matches("<polyline").count(), 2);
         assert!(text.contains("a&lt;b") && text.contains("t &amp; u"));
         assert_eq!(text, svg(&figure));
+    }
+
+    #[test]
+    fn decades_are_equally_far_apart() {
+        let axis = Axis::log([12.0, 9_000.0, 0.4].into_iter(), (0.0, 500.0));
+        assert_eq!(axis.marks, [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]);
+        for (mark, expected) in axis.marks.iter().zip([0.0, 100.0, 200.0, 300.0, 400.0, 500.0]) {
+            assert!((axis.at(*mark) - expected).abs() < 1e-9, "{mark}");
+        }
     }
 
     #[test]

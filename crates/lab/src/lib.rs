@@ -34,6 +34,7 @@ pub mod stats;
 pub mod table;
 pub mod tour;
 pub mod trial;
+pub mod vi;
 
 pub use bench::{Bench, Options, Target, Unit};
 pub use stats::Summary;

@@ -1,15 +1,17 @@
 //! What a sleep costs on this machine.
 //!
-//! How       two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until it sleeps, rings, and both say
-//!           what they saw: from the ring to the look, the CPU time of the sleeper, the length of the ringer's call.
-//!           Then [`NAPS`] timed sleeps: how late they end.
-//! Medians   a disturbance spoils a round or two, not the result. Bounds keep a wild machine from a wild result.
+//! How       two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until it sleeps, rings, and both
+//!           say what they saw: from the ring to the look, the CPU time of the sleeper, the length of the ringer's
+//!           call. Then [`NAPS`] timed sleeps: how late they end.
+//! Usual     a disturbance makes things longer, so the lower quartile counts. The waiter learns on from where this
+//!           leaves it: bounds keep a wild machine from a wild result.
 //! Once      a process, before the first wait: some milliseconds.
 //! Limits    with one CPU to run on nobody can spin for a peer, and there is nothing to measure: [`ONE_CPU`].
 
 use crate::clock::{Clock, TickScale, allowed_cpus, pin_thread, thread_cpu_nanos};
 use crate::wait::{EventSleeper, Sleeper, wake_on_time};
 use kiban_ground::{Bell, Costs};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,12 +39,20 @@ pub(crate) struct Calibration {
 pub(crate) fn calibration() -> &'static Calibration {
     static ONCE: OnceLock<Calibration> = OnceLock::new();
     ONCE.get_or_init(|| {
-        let costs = match allowed_cpus().unwrap_or_default()[..] {
+        let costs = match process_cpus()[..] {
             [first, second, ..] => measure([first, second]).unwrap_or_default(),
             _ => ONE_CPU,
         };
         Calibration { costs, scale: TickScale::calibrate() }
     })
+}
+
+/// The CPUs that the process may use, and not only a calling thread that was pinned to one: those of its first thread.
+fn process_cpus() -> Vec<usize> {
+    let first = Pid::from_raw(std::process::id() as i32);
+    let set = sched_getaffinity(first).unwrap_or_default();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    if cpus.len() > 1 { cpus } else { allowed_cpus().unwrap_or_default() }
 }
 
 /// What a sleep costs on this machine, measured once a process; see the top of `calibrate.rs`.
@@ -52,7 +62,7 @@ pub fn costs() -> Costs {
 
 /// None if the system refuses an eventfd or a thread.
 fn measure(cpus: [usize; 2]) -> Option<Costs> {
-    let (bell, sleeper) = (Bell::default(), EventSleeper::new().ok()?);
+    let (bell, sleeper) = (Bell::new(), EventSleeper::new().ok()?);
     let (clock, rung) = (Clock::new(), AtomicU64::new(0));
     let (seen, calls) = std::thread::scope(|scope| {
         let start = |cpu, work: fn(&Place<'_>) -> [Vec<u64>; 2], place| {
@@ -72,9 +82,9 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
     let [mut calls, _] = calls;
     let (late, late_seldom) = naps(&clock);
     Some(Costs {
-        wake: median(&mut wakes)?,
-        sleep: median(&mut cpu_times)?,
-        ring: median(&mut calls)?,
+        wake: usual(&mut wakes)?,
+        sleep: usual(&mut cpu_times)?,
+        ring: usual(&mut calls)?,
         timer_late: late,
         timer_late_seldom: late_seldom,
         price: Costs::default().price,
@@ -132,13 +142,13 @@ fn ring(place: &Place<'_>) -> [Vec<u64>; 2] {
     [calls, Vec::new()]
 }
 
-/// How late timed sleeps end: usually, and seldom.
+/// How late timed sleeps end: usually, and seldom (two thirds stay below: disturbances count among the rest).
 fn naps(clock: &Clock) -> (Duration, Duration) {
     let fallback = Costs::default();
     let Ok(sleeper) = EventSleeper::new() else {
         return (fallback.timer_late, fallback.timer_late_seldom);
     };
-    let bell = Bell::default();
+    let bell = Bell::new();
     wake_on_time();
     let mut late: Vec<u64> = (0..NAPS)
         .map(|_| {
@@ -150,12 +160,13 @@ fn naps(clock: &Clock) -> (Duration, Duration) {
         })
         .collect();
     late.sort_unstable();
-    (bounded(late[NAPS / 2]), bounded(late[NAPS * 9 / 10]))
+    (bounded(late[NAPS / 3]), bounded(late[NAPS * 2 / 3]))
 }
 
-fn median(nanos: &mut [u64]) -> Option<Duration> {
+/// The lower quartile: disturbances only make things longer.
+fn usual(nanos: &mut [u64]) -> Option<Duration> {
     nanos.sort_unstable();
-    nanos.get(nanos.len() / 2).map(|&median| bounded(median))
+    nanos.get(nanos.len() / 4).map(|&nanos| bounded(nanos))
 }
 
 /// No machine wakes a thread faster than a microsecond; one that takes longer than half a millisecond was disturbed.

@@ -3,6 +3,7 @@
 //! This crate and the measuring harness on top of it are the only ones that see a clock of the machine;
 //! everything else is lent an `Instant`.
 
+pub mod attach;
 mod calibrate;
 pub mod clock;
 pub mod link;

@@ -1,12 +1,13 @@
 //! Waiting in real time: the driver of [`kiban_ground::Waiter`].
 //!
 //! Goal      the latency of spinning where something comes soon, the CPU time of sleeping where it does not.
-//! Sleepers  [`EventSleeper`] sleeps on an eventfd, and on sockets beside it if asked; [`FutexSleeper`] on the bell's own
-//!           word, also when the bell lies in memory that two processes share.
+//! Sleepers  [`EventSleeper`] sleeps on an eventfd, and on sockets beside it if asked; [`FutexSleeper`] on the bell's
+//!           own word, also when the bell lies in memory that two processes share.
 //! Order     arm the bell, look again, sleep, disarm, look ([`kiban_ground::Bell`]): no wake-up is lost.
-//! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away against
-//!           its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all is well.
-//! Costs     [`costs`] are measured once a process (some ms); every wake-up goes on teaching the waiter.
+//! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away
+//!           against its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all
+//!           is well.
+//! Costs     [`costs`](crate::costs) are measured once a process (some ms); every wake-up goes on teaching the waiter.
 //! Limits    one thread waits with one [`Waiting`]; it may move to another thread between two waits.
 //! Left out  processors that wait on a cache line (UMWAIT, MONITORX): not for guests, and the price is a syscall less.
 
@@ -251,17 +252,20 @@ impl Waiting {
         let mut last = start;
         loop {
             let found = look();
-            if found.is_some() {
-                return found;
+            if found.is_none() {
+                std::hint::spin_loop();
             }
-            std::hint::spin_loop();
             let tick = ticks();
             let passed = tick.wrapping_sub(last);
             last = tick;
+            // Who comes back to a lost core usually finds something: this is asked first.
             if passed > self.jump_ticks && self.core_was_taken() {
                 let lost = Duration::from_nanos((passed as f64 / self.ticks_per_nano) as u64);
                 self.waiter.disturbed(self.clock.now(), lost);
-                return look();
+                return found.or_else(look);
+            }
+            if found.is_some() {
+                return found;
             }
             if tick.wrapping_sub(start) >= length {
                 return look();
@@ -340,7 +344,7 @@ mod tests {
         // Who polls on a core that the peer needs waits for the scheduler with every message.
         let messages = if wait == Wait::Poll { 200 } else { 2_000 };
         let clock = Clock::new();
-        let places = [(AtomicU64::new(0), Bell::default()), (AtomicU64::new(0), Bell::default())];
+        let places = [(AtomicU64::new(0), Bell::new()), (AtomicU64::new(0), Bell::new())];
         let next = |waiting: &mut Waiting, place: usize, seen: u64| {
             let (count, bell) = &places[place];
             let look = || Some(count.load(Acquire)).filter(|&count| count > seen);
@@ -396,8 +400,8 @@ mod tests {
                 None
             };
             let deadline = clock.now() + Duration::from_millis(2);
-            assert_eq!(waiting.wait(&Bell::default(), &event, deadline, &mut look), None);
-            assert_eq!(waiting.wait(&Bell::default(), &FutexSleeper, deadline, &mut look), None);
+            assert_eq!(waiting.wait(&Bell::new(), &event, deadline, &mut look), None);
+            assert_eq!(waiting.wait(&Bell::new(), &FutexSleeper, deadline, &mut look), None);
             assert!(clock.now() >= deadline, "{wait}");
             assert!(looks >= 4, "{wait} looked before and after");
             assert_eq!(waiting.report().waits, 0);
@@ -407,7 +411,7 @@ mod tests {
     #[test]
     fn what_came_before_the_wait_is_found_whatever_the_deadline() {
         let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
-        assert_eq!(waiting.wait(&Bell::default(), &FutexSleeper, Instant::ZERO, || Some(7)), Some(7));
+        assert_eq!(waiting.wait(&Bell::new(), &FutexSleeper, Instant::ZERO, || Some(7)), Some(7));
         assert_eq!(waiting.report().at_once, 1);
     }
 
@@ -421,14 +425,14 @@ mod tests {
             let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
             let files = [here.as_fd()];
             let look = || rustix::io::read(&here, &mut [0u8; 1]).ok().filter(|&length| length == 1);
-            let found = waiting.wait(&Bell::default(), &event.beside(&files), Instant::NEVER, look);
+            let found = waiting.wait(&Bell::new(), &event.beside(&files), Instant::NEVER, look);
             assert_eq!(found, Some(1));
         });
     }
 
     #[test]
     fn a_wake_up_that_came_too_late_for_one_sleep_does_no_harm_to_the_next() {
-        let (event, bell) = (EventSleeper::new().expect("a file may be opened"), Bell::default());
+        let (event, bell) = (EventSleeper::new().expect("a file may be opened"), Bell::new());
         event.wake(&bell); // as if rung, and found at the last look before the sleep
         let clock = Clock::new();
         let deadline = clock.now() + Duration::from_millis(1);

@@ -47,6 +47,8 @@ pub enum PortKind {
     Packets,
     /// Ethernet frames.
     Frames,
+    /// Packets of VI NICs.
+    Messages,
 }
 
 impl PortKind {
@@ -55,6 +57,7 @@ impl PortKind {
             PortConfig::Atm(_) => PortKind::Cells,
             PortConfig::Ip(_) => PortKind::Packets,
             PortConfig::Ethernet(_) => PortKind::Frames,
+            PortConfig::Vi(_) => PortKind::Messages,
         }
     }
 
@@ -64,6 +67,7 @@ impl PortKind {
             PortKind::Cells => capture::LINK_TYPE_ERF,
             PortKind::Packets => capture::LINK_TYPE_RAW,
             PortKind::Frames => capture::LINK_TYPE_ETHERNET,
+            PortKind::Messages => capture::LINK_TYPE_USER0,
         }
     }
 }
@@ -74,6 +78,7 @@ impl fmt::Display for PortKind {
             PortKind::Cells => "cells",
             PortKind::Packets => "IP packets",
             PortKind::Frames => "Ethernet frames",
+            PortKind::Messages => "VI packets",
         })
     }
 }

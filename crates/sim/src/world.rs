@@ -22,7 +22,7 @@ use crate::plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, 
 use crate::processor::{Processor, Stage};
 use crate::program::Program;
 use kiban_board::{Board, BoardConfig, Input, Output};
-use kiban_ground::{Chance, Instant, Pdu};
+use kiban_ground::{Chance, Instant, Pdu, SharedBytes, SharedRoom};
 use kiban_stack::atm::{Switch, TimedCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -30,6 +30,9 @@ use std::time::Duration;
 
 /// Polls of one board at one moment before the world calls it a livelock.
 const POLLS_MAX: usize = 1_000_000;
+
+/// Bytes of the longest packet of a VI port.
+const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
 /// Processor time by who used it, in ticks of the lent source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +116,8 @@ pub struct World {
     events: u64,
     cells: Vec<TimedCell>,
     packets: VecDeque<Pdu>,
+    /// Room for a packet that a cable fetches.
+    message: Vec<u8>,
 }
 
 impl World {
@@ -132,6 +137,7 @@ impl World {
             events: 0,
             cells: Vec::new(),
             packets: VecDeque::new(),
+            message: Vec::new(),
         }
     }
 
@@ -200,7 +206,11 @@ impl World {
         config: &CableConfig,
     ) -> Result<(CableNumber, CableNumber), Misfit> {
         match (self.kind_of_both(one, other)?, one, other) {
-            (PortKind::Packets | PortKind::Frames, Plug::Board(one, near), Plug::Board(other, far)) => {
+            (
+                PortKind::Packets | PortKind::Frames | PortKind::Messages,
+                Plug::Board(one, near),
+                Plug::Board(other, far),
+            ) => {
                 let there = self.lay_cable((one, near), (other, far), config);
                 let back = self.lay_cable((other, far), (one, near), config);
                 // The link is up: it looks for its addresses and announces itself.
@@ -333,6 +343,11 @@ impl World {
         &mut self.ways[line.0].line
     }
 
+    /// All cables, a direction each, in the order in which they were laid.
+    pub fn cables(&self) -> impl Iterator<Item = CableNumber> + use<> {
+        (0..self.packet_ways.len()).map(CableNumber)
+    }
+
     /// One direction of a cable.
     pub fn cable(&mut self, cable: CableNumber) -> &mut Cable {
         &mut self.packet_ways[cable.0].cable
@@ -451,6 +466,12 @@ impl World {
         }
         *expected = Instant::NEVER;
         let (site, port) = (to.0, *port);
+        if self.sites[site].places[port].kind == PortKind::Messages {
+            while let Some(bytes) = self.packet_ways[number].cable.arrive_bytes(self.now) {
+                self.work(site, Input::Message { port, bytes: SharedBytes::from(&bytes[..]) });
+            }
+            return self.expect_arrival(number);
+        }
         let mut packets = std::mem::take(&mut self.packets);
         cable.arrive(self.now, self.sites[site].board.memory_mut(), &mut packets);
         if !packets.is_empty() {
@@ -609,6 +630,7 @@ impl World {
             site.programs[first..].iter_mut().for_each(|program| program.start(&mut host, now));
         }
         for _ in 0..POLLS_MAX {
+            let site = &mut self.sites[number];
             match site.board.poll() {
                 Output::Completions => {
                     let board_until = ticks.map(|ticks| ticks());
@@ -630,12 +652,41 @@ impl World {
                     None => site.packets_nowhere += 1,
                 },
                 Output::Idle { deadline } => {
+                    let room_at = self.fetch(number);
+                    if room_at <= now {
+                        continue;
+                    }
+                    let deadline = deadline.min(room_at);
                     self.charge(started);
                     return deadline;
                 }
             }
         }
         panic!("board {number} does not come to rest at {now:?}");
+    }
+
+    /// Cables for VI packets take what their queues hold: now, if anything was taken; else when there will be room.
+    fn fetch(&mut self, number: usize) -> Instant {
+        let mut room_at = Instant::NEVER;
+        let Site { board, places, packets_nowhere, .. } = &mut self.sites[number];
+        for (port, place) in places.iter().enumerate().filter(|(_, place)| place.kind == PortKind::Messages) {
+            let mut cable = place.cable.map(|cable| &mut self.packet_ways[cable].cable);
+            let free_at = cable.as_mut().map_or(self.now, |cable| cable.room_at(self.now));
+            if free_at > self.now {
+                room_at = room_at.min(free_at);
+                continue;
+            }
+            self.message.resize(MESSAGE_BYTES_MAX, 0);
+            let Some(length) = board.fetch(port, &mut SharedRoom::from(&mut self.message[..])) else {
+                continue;
+            };
+            room_at = self.now;
+            match cable {
+                Some(cable) => cable.send_bytes(self.message[..length].to_vec(), self.now),
+                None => *packets_nowhere += 1,
+            }
+        }
+        room_at
     }
 
     /// Sees to it that what a board sends is heard of. When one of its ports will have the room that it waits for.

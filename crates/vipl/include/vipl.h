@@ -90,7 +90,7 @@ typedef enum {
     VIP_INVALID_STATE = 12,            /* the VI is in a state that does not allow this call */
     VIP_ERROR_NAMESERVICE = 13,        /* the name service is not there, or does not know the name or address */
     VIP_NO_MATCH = 14,                 /* nobody over there waits for this discriminator */
-    VIP_NOT_REACHABLE = 15,            /* Giganet: no way to that host */
+    VIP_NOT_REACHABLE = 15,            /* Giganet: no way to that host, or it went away before it answered */
     VIP_ERROR_NOT_SUPPORTED = 16       /* Giganet: this provider does not have it */
 } VIP_RETURN;
 
@@ -111,8 +111,8 @@ typedef union {
     struct _VIP_DESCRIPTOR *Descriptor;
 } VIP_PVOID64;
 
-/* Control segment, 32 bytes. The program sets SegCount, Control, Reserved = 0, ImmediateData and Length; the NIC answers
- * in Status and Length, and in ImmediateData of a receive. Next and NextHandle belong to the NIC while posted. */
+/* Control segment, 32 bytes. The program sets SegCount, Control, Reserved = 0, ImmediateData and Length; the NIC
+ * answers in Status and Length, and in ImmediateData of a receive. Next and NextHandle belong to it while posted. */
 typedef struct {
     VIP_PVOID64 Next;          /*  0: link of the queue (kiban keeps its own and leaves this alone) */
     VIP_MEM_HANDLE NextHandle; /*  8: memory handle of the next descriptor */
@@ -266,10 +266,14 @@ typedef enum {
  * ------------------------------------------------------------------------------------------------------------------ */
 
 /* Opens a NIC. kiban's devices:
- *     loopback, loopback:NAME    VIs of this process; NICs opened under one name reach each other
- *     shm, shm:NAME              processes of this host that opened the same name, through shared memory
- *     udp, udp:ADDRESS:PORT      other hosts, over UDP; without an address any, without a port the first one free
- * An empty or unknown name ("nic0", "/dev/clanvi0") means what KIBAN_VI_DEVICE says, or shm.
+ *     loopback                 VIs of this NIC connect with each other, and with nobody else
+ *     shm, shm:NAME            processes of one user on this host, through shared memory; NAME (up to 16 bytes) is the
+ *                              address by which others call, and without one it is called something unlikely
+ *     udp, udp:PORT, udp:ADDRESS, udp:ADDRESS:PORT
+ *                              other hosts, over UDP; a bare udp is port 4808, or any that is free; IPv6 with a
+ *                              port is [ADDRESS]:PORT
+ * An empty or unknown name ("nic0", "/dev/clanvi0") means what KIBAN_VI_DEVICE says, or shm. A child made by fork must
+ * not use its parent's NIC: it opens its own.
  * VIP_SUCCESS; VIP_INVALID_PARAMETER: a null pointer, or a name that cannot be read; VIP_ERROR_RESOURCE: no memory,
  * or the address is taken. */
 VIP_RETURN VipOpenNic(IN const VIP_CHAR *DeviceName, OUT VIP_NIC_HANDLE *NicHandle);
@@ -339,12 +343,13 @@ VIP_RETURN VipSetViAttributes(IN VIP_VI_HANDLE ViHandle, IN VIP_VI_ATTRIBUTES *V
  * ------------------------------------------------------------------------------------------------------------------ */
 
 /* Posts a send, RDMA Write or RDMA Read; MemoryHandle is that of the descriptor's own memory. Faults of its contents
- * come back as its Status, in the order of posting. Outside VIP_STATE_CONNECTED the descriptor is flushed.
+ * come back as its Status, in the order of posting. In VIP_STATE_ERROR the descriptor is flushed.
  * VIP_SUCCESS; VIP_INVALID_PARAMETER: no such VI, the descriptor is not aligned, not in registered memory of the VI's
- * tag, or posted already; VIP_ERROR_RESOURCE: MaxDescriptorsPerQueue. */
+ * tag, or posted already; VIP_INVALID_STATE: not connected; VIP_ERROR_RESOURCE: MaxDescriptorsPerQueue. */
 VIP_RETURN VipPostSend(IN VIP_VI_HANDLE ViHandle, IN VIP_DESCRIPTOR *DescriptorPtr, IN VIP_MEM_HANDLE MemoryHandle);
 
-/* Posts a receive, before or after connecting; in VIP_STATE_ERROR it is flushed. Codes as VipPostSend. */
+/* Posts a receive, before or after connecting; in VIP_STATE_ERROR it is flushed. Codes as VipPostSend, but for
+ * VIP_INVALID_STATE. Length of the control segment is not looked at: what a last use left there may stay. */
 VIP_RETURN VipPostRecv(IN VIP_VI_HANDLE ViHandle, IN VIP_DESCRIPTOR *DescriptorPtr, IN VIP_MEM_HANDLE MemoryHandle);
 
 /* Collects the oldest descriptor if it is done, without waiting; *DescriptorPtr is NULL if none is.
@@ -399,7 +404,8 @@ VIP_RETURN VipCQNotify(IN VIP_CQ_HANDLE CQHandle, IN VIP_PVOID Context, IN VIP_C
  * ------------------------------------------------------------------------------------------------------------------ */
 
 /* Server: waits for a request to the discriminator of LocalAddr (its host part is not looked at). Tells who asks and
- * what for, and a handle to accept or reject it with.
+ * what for, and a handle to accept or reject it with. From the first such call on clients stand in line, also between
+ * two calls, until one runs out of time while nobody else waits there; a request waits for a minute.
  * VIP_SUCCESS; VIP_TIMEOUT; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: too many wait. */
 VIP_RETURN VipConnectWait(IN VIP_NIC_HANDLE NicHandle, IN VIP_NET_ADDRESS *LocalAddr, IN VIP_ULONG Timeout,
                           OUT VIP_NET_ADDRESS *RemoteAddr, OUT VIP_VI_ATTRIBUTES *RemoteViAttribs,
@@ -443,17 +449,21 @@ VIP_RETURN VipConnectPeerWait(IN VIP_VI_HANDLE ViHandle, OUT VIP_VI_ATTRIBUTES *
  * Name service
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Starts the name service of a NIC. NSInitInfo: NULL, or the path of a hosts file with lines "address name ..." that is
- * asked before the system is. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_NAMESERVICE: the file cannot be read. */
+/* Starts the name service of a NIC. NSInitInfo: the path of a hosts file with lines "ADDRESS NAME ..." that is asked
+ * before the system is; NULL for the one that KIBAN_VI_HOSTS names, or none.
+ * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_NAMESERVICE: the file cannot be read. */
 VIP_RETURN VipNSInit(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID NSInitInfo);
 
-/* Address number NameIndex (from 0) of a name. Sets HostAddressLen and the host address; DiscriminatorLen becomes 0.
+/* Address number NameIndex (from 0) of a name: one of the hosts file; an address as text; in shared memory the NAME
+ * that a NIC was opened with; over UDP what the system knows, at port 4808. Sets HostAddressLen and the host address,
+ * and leaves DiscriminatorLen alone.
  * VIP_SUCCESS; VIP_ERROR_NAMESERVICE: not started, or no such name or index; VIP_INVALID_PARAMETER. */
 VIP_RETURN VipNSGetHostByName(IN VIP_NIC_HANDLE NicHandle, IN VIP_CHAR *Name, OUT VIP_NET_ADDRESS *Address,
                               IN VIP_ULONG NameIndex);
 
-/* A name for a host address. *NameLen: in, room in bytes; out, bytes used or needed, the final 0 included.
- * VIP_SUCCESS; VIP_ERROR_RESOURCE: too little room; VIP_ERROR_NAMESERVICE; VIP_INVALID_PARAMETER. */
+/* A name for a host address: that of the hosts file, or the address as text. *NameLen: in, room in bytes; out, bytes
+ * used or needed, the final 0 included.
+ * VIP_SUCCESS; VIP_ERROR_RESOURCE: too little room; VIP_ERROR_NAMESERVICE: not started; VIP_INVALID_PARAMETER. */
 VIP_RETURN VipNSGetHostByAddr(IN VIP_NIC_HANDLE NicHandle, IN VIP_NET_ADDRESS *Address, OUT VIP_CHAR *Name,
                               IN OUT VIP_ULONG *NameLen);
 
@@ -508,8 +518,9 @@ VIP_RETURN VipErrorCallback(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Context, I
 
 #define VIP_SMI_AUTODISCOVERY ((VIP_ULONG)1)
 
-/* Who can be reached. In: ADAddrArray has NumAdAddrs pointers, each to room for an address. Out: NumAdAddrs is how many
- * were filled in. NumberOfHops: how far to look; kiban's networks have one hop. */
+/* Who can be reached, as far as is known: this NIC itself, then the hosts of the hosts file. In: ADAddrArray has
+ * NumAdAddrs pointers, each to room for an address. Out: NumAdAddrs is how many were filled in. NumberOfHops is not
+ * looked at. */
 typedef struct _VIP_AUTODISCOVERY_LIST {
     VIP_ULONG NumberOfHops;
     VIP_NET_ADDRESS **ADAddrArray;

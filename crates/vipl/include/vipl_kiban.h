@@ -39,16 +39,16 @@ VIP_RETURN VipRecvWaitAdaptive(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, 
 
 /* What waiting has cost so far; times in nanoseconds. 88 bytes. */
 typedef struct _VIP_WAIT_REPORT {
-    VIP_UINT64 Waits;          /*  0: calls that found nothing at first */
+    VIP_UINT64 Waits;          /*  0: waits that ended with something; what is there at once is not waited for */
     VIP_UINT64 SpinHits;       /*  8: of these, answered while polling */
-    VIP_UINT64 Blocks;         /* 16: times it slept until woken */
+    VIP_UINT64 Blocks;         /* 16: times it slept until it was woken */
     VIP_UINT64 TimedSleeps;    /* 24: times it slept up to a predicted moment */
     VIP_UINT64 Disturbances;   /* 32: times the processor was taken away while polling */
     VIP_UINT64 SpunNs;         /* 40: time spent polling */
     VIP_UINT64 CostNs;         /* 48: cost paid, by the formula of docs/waiting.md */
     VIP_UINT64 OptimumNs;      /* 56: cost of one who knew the arrivals */
     VIP_UINT64 BlockCostNs;    /* 64: what one sleep costs here, as measured */
-    VIP_UINT64 SpinNs;         /* 72: how long it would poll now (all ones: for ever) */
+    VIP_UINT64 SpinNs;         /* 72: how long it polls as set; all ones: for ever; 0: not, or as it sees fit */
     VIP_WAIT_POLICY Policy;    /* 80: in force */
     VIP_UINT32 Reserved;       /* 84: 0 */
 } VIP_WAIT_REPORT;

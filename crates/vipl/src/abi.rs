@@ -21,6 +21,12 @@ pub type VIP_EVENT_HANDLE = VIP_PVOID;
 pub type VIP_MEM_HANDLE = u32;
 pub type VIP_RELIABILITY_LEVEL = u16;
 
+/// A `VIP_ULONG` in 64 bits.
+#[allow(clippy::unnecessary_cast, reason = "it has 32 bits elsewhere")]
+pub(crate) const fn wide(number: VIP_ULONG) -> u64 {
+    number as u64
+}
+
 pub const VIP_INFINITE: VIP_ULONG = 0xffff_ffff;
 pub const VIP_DESCRIPTOR_ALIGNMENT: usize = 64;
 pub const VIP_SMI_AUTODISCOVERY: VIP_ULONG = 1;
@@ -254,3 +260,15 @@ const _: () = {
     assert!(size_of::<VIP_MEM_ATTRIBUTES>() == 16 && size_of::<VIP_AUTODISCOVERY_LIST>() == 24);
     assert!(size_of::<VIP_ERROR_DESCRIPTOR>() == 48 && offset_of!(VIP_ERROR_DESCRIPTOR, ErrorCode) == 44);
 };
+
+/// The status word of a descriptor, but for the error bits, which are `kiban_stack::vi::Status`.
+pub mod status {
+    pub const DONE: u32 = 1;
+    pub const OP_SEND: u32 = 0;
+    pub const OP_RECEIVE: u32 = 0x1_0000;
+    pub const OP_RDMA_WRITE: u32 = 0x2_0000;
+    pub const OP_REMOTE_RDMA_WRITE: u32 = 0x3_0000;
+    pub const OP_RDMA_READ: u32 = 0x4_0000;
+    pub const OP_MASK: u32 = 0x7_0000;
+    pub const IMMEDIATE: u32 = 0x8_0000;
+}

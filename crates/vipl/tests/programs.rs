@@ -4,8 +4,11 @@
 //! How       `cc` and `c++` (or `CC` and `CXX`), warnings being errors; every program tells stories and ends with 0.
 //! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it printed.
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wstrict-aliasing"];
 
@@ -52,6 +55,185 @@ fn succeeds(command: Command) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// A folder with the library under the names that linkers look for.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    // Cargo puts it beside the tests that depend on it.
+    let test = std::env::current_exe().expect("a test is a file");
+    let library = test.parent().expect("in a folder").join("libvipl.so");
+    assert!(library.exists(), "{} is missing: run this through cargo", library.display());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vipl");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    for name in ["libvipl.so", "libvipl.so.1"] {
+        let _ = std::fs::remove_file(folder.join(name));
+        symlink(&library, folder.join(name)).expect("the target folder can be written");
+    }
+    folder
+});
+
+/// Compiles and links a program: its path. Each is one test's.
+fn build(source: &Path) -> PathBuf {
+    let program = LIBRARY.join(source.file_stem().expect("a C file has a name"));
+    let mut command = compiler("CC", "cc");
+    command.args(["-std=c99", "-g", "-o"]).arg(&program).arg(source);
+    command.arg("-L").arg(&*LIBRARY).args(["-lvipl", "-lpthread"]);
+    succeeds(command);
+    program
+}
+
+/// Starts a program with the library, and with an end to its time.
+fn start(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "120"]).arg(program).args(arguments);
+    command.current_dir(&*LIBRARY).env("LD_LIBRARY_PATH", &*LIBRARY);
+    command.env_remove("KIBAN_VI_DEVICE").env_remove("KIBAN_VI_HOSTS");
+    command
+}
+
+/// Builds a test program and has it tell its stories on each device.
+fn tell(name: &str, devices: &[&str]) {
+    let program = build(&home().join("tests/c").join(name).with_extension("c"));
+    for device in devices {
+        let output = output(start(&program, &[device]));
+        let told = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} on {device}: {}\n{told}{errors}", output.status);
+        let stories = told.lines().filter(|line| line.starts_with("ok ")).count();
+        assert!(stories > 0 && told.contains(&format!("{stories} stories on {device}")), "{told}");
+    }
+}
+
+const WITHIN: &[&str] = &["loopback", "shm", "udp:127.0.0.1"];
+const BETWEEN: &[&str] = &["shm", "udp:127.0.0.1"];
+
+#[test]
+fn the_header_is_the_binary_interface() {
+    tell("layout", &["loopback"]);
+}
+
+#[test]
+fn wrong_handles_and_pointers_are_answered_and_never_followed() {
+    tell("handles", WITHIN);
+}
+
+#[test]
+fn nics_tags_and_memory_keep_their_bounds() {
+    tell("nic_and_memory", WITHIN);
+}
+
+#[test]
+fn vis_go_through_their_states() {
+    tell("states", WITHIN);
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order_at_every_level() {
+    tell("messages", WITHIN);
+}
+
+#[test]
+fn every_status_bit_has_its_cause() {
+    tell("errors", WITHIN);
+}
+
+#[test]
+fn rdma_reaches_what_it_may() {
+    tell("rdma", WITHIN);
+}
+
+#[test]
+fn connections_come_to_be_or_say_why_not() {
+    tell("connect", WITHIN);
+}
+
+#[test]
+fn completion_queues_tell_of_many_vis() {
+    tell("queues", WITHIN);
+}
+
+#[test]
+fn callbacks_come_once_for_what_was_asked() {
+    tell("notify", WITHIN);
+}
+
+#[test]
+fn names_are_found_and_giganets_additions_answered() {
+    tell("names", WITHIN);
+}
+
+#[test]
+fn waiting_by_every_policy_brings_every_message() {
+    tell("waiting", WITHIN);
+}
+
+#[test]
+fn descriptors_and_memory_that_are_treated_badly_harm_nobody() {
+    tell("reuse", WITHIN);
+}
+
+#[test]
+fn descriptors_of_chance_come_back_once_each_and_in_order() {
+    tell("garbage", WITHIN);
+}
+
+#[test]
+fn many_threads_share_a_nic_until_it_is_closed() {
+    tell("threads", WITHIN);
+}
+
+#[test]
+fn two_processes_talk_and_the_survivor_is_told() {
+    tell("processes", BETWEEN);
+}
+
+#[test]
+fn the_example_plays_ping_pong_between_two_programs() {
+    let program = build(&home().join("../../examples/c/vi_pingpong.c"));
+    let name = format!("shm:pp{}", std::process::id());
+    for (server, device) in [(&*name, "shm"), ("udp:127.0.0.1", "udp")] {
+        let mut serving =
+            start(&program, &["server", server]).stdout(Stdio::piped()).spawn().expect("timeout(1)");
+        let mut line = String::new();
+        let told = serving.stdout.take().expect("it is piped");
+        BufReader::new(told).read_line(&mut line).expect("text");
+        let place = line.trim().strip_prefix("waiting at ").expect(&line);
+        let (_, place) = place.split_once(':').expect("a device and a place");
+        let output = output(start(&program, &["client", device, place, "60000", "200", "100"]));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(told.contains("200 rounds of 60000 bytes") && told.contains("waited"), "{told}");
+        assert!(serving.wait().expect("it ends").success());
+    }
+}
+
+/// Nothing but the calls: a library that exports more is in the way of others.
+#[test]
+fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
+    let headers = ["vipl.h", "vipl_kiban.h"].map(|header| {
+        std::fs::read_to_string(home().join("include").join(header)).expect("the headers are there")
+    });
+    let mut declared: Vec<&str> = headers
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| {
+            let rest =
+                ["VIP_RETURN ", "VIP_PVOID ", "void "].iter().find_map(|kind| line.strip_prefix(kind))?;
+            rest.split('(').next().filter(|name| name.starts_with("Vip"))
+        })
+        .collect();
+    declared.sort_unstable();
+    let mut command = Command::new("nm");
+    command.args(["-D", "--defined-only", "--format=posix"]).arg(LIBRARY.join("libvipl.so"));
+    let told = output(command).stdout;
+    let told = String::from_utf8(told).expect("names are ASCII");
+    let mut exported: Vec<&str> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    exported.sort_unstable();
+    assert_eq!(exported, declared);
+    let mut command = Command::new("objdump");
+    command.arg("-p").arg(LIBRARY.join("libvipl.so"));
+    let told = output(command).stdout;
+    assert!(String::from_utf8_lossy(&told).contains("libvipl.so.1"), "SONAME");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub const LINK_TYPE_ERF: u32 = 197;
 pub const LINK_TYPE_RAW: u32 = 101;
 /// Link type of Ethernet frames.
 pub const LINK_TYPE_ETHERNET: u32 = 1;
+/// Packets of a format that readers do not know: VI (LINKTYPE_USER0).
+pub const LINK_TYPE_USER0: u32 = 147;
 
 /// Bytes of a file's header.
 pub const FILE_HEADER_BYTES: usize = 24;

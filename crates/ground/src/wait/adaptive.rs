@@ -2,13 +2,15 @@
 //!
 //! Spin      as long as is cheapest on average for gaps like those seen ([`Gaps`]), never longer than a sleep costs.
 //! Nap       sleep by the clock towards a periodic arrival ([`Period`]) where that was clearly cheaper lately.
-//! Account   learning may be wrong, and somebody may want it to be. A balance says by how much all that was paid is below
-//!           twice the optimum; when it is spent, the plan is to spin for what a sleep costs, which keeps within twice
-//!           the optimum whatever comes. If learning would meanwhile have done much better, it is lent a little; twice
-//!           as much is asked for the next loan. So the total is at most 2 optimum + o(optimum).
-//! Core      when the core was taken away while spinning, there is no spinning for [`PAUSE`] times as long as it was away,
-//!           and for twice as long again each time that trying it again ends like that.
+//! Account   learning may be wrong, and somebody may want it to be. A balance says by how much all that was paid is
+//!           below twice the optimum; when it is spent, the plan is to spin for what a sleep costs, which keeps within
+//!           twice the optimum whatever comes. If learning would meanwhile have done much better, it is lent a little;
+//!           twice as much is asked for the next loan. So the total is at most 2 optimum + o(optimum).
+//! Core      when the core was taken away while spinning, or not given to a sleeper that had been woken, there is no
+//!           spinning for [`PAUSE`] times as long, and for twice as long again each time that trying it again soon ends
+//!           like that: who is disturbed now and then goes on spinning, who shares the core for long tries it seldom.
 
+use super::costs::nanos;
 use super::gaps::Gaps;
 use super::period::{Nap, Period};
 use super::{Costs, Evidence};
@@ -17,8 +19,8 @@ use core::time::Duration;
 
 /// After how many waits the spin is computed anew.
 const RENEW: u8 = 8;
-/// What was lost to others by spinning stays below one part in this many.
-const PAUSE: u32 = 256;
+/// What others take from a spinner who tries again stays below one part in this many.
+const PAUSE: u32 = 16;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A nap must be expected to cost less than this part of what spinning and sleeping cost.
 const CLEARLY: f32 = 0.9;
@@ -112,14 +114,14 @@ impl Adaptive {
 
     pub(super) fn learn(&mut self, outcome: &Outcome, costs: &Costs) {
         let Outcome { began, arrived, now, evidence, paid } = *outcome;
-        let (gap, block) = (arrived.since(began).as_nanos() as u64, costs.block());
+        let (gap, block) = (nanos(arrived.since(began)), costs.block());
         self.gaps.learn(gap.saturating_add(self.late));
         let proposal = if gap <= self.proposed { gap } else { self.proposed + block };
         self.without_nap += (proposal as f32 - self.without_nap) / 8.0;
         if !self.is_contended(began) {
             self.account.settle(gap.min(block), paid, proposal, block);
         }
-        self.late = now.since(arrived).as_nanos() as u64;
+        self.late = nanos(now.since(arrived));
         match evidence {
             Evidence::Unrung => self.period.forget(),
             _ => self.period.learn(arrived, costs),
@@ -128,7 +130,7 @@ impl Adaptive {
 
     /// Nothing came for `waited`.
     pub(super) fn gave_up(&mut self, waited: Duration, costs: &Costs) {
-        let gap = waited.as_nanos() as u64 + self.late;
+        let gap = nanos(waited) + self.late;
         // A shorter wait says nothing about gaps.
         if gap >= costs.block() {
             self.gaps.learn(gap);
@@ -219,8 +221,8 @@ mod tests {
             truce.disturbed(now, lost);
             truce.length.as_millis() as u64
         });
-        assert_eq!(lengths, [1024, 2048, 4096, 8192, 10_000, 10_000]);
+        assert_eq!(lengths, [64, 128, 256, 512, 1024, 2048]);
         truce.disturbed(truce.until + Duration::from_secs(60), Duration::from_micros(20));
-        assert_eq!(truce.length, 256 * Duration::from_micros(20));
+        assert_eq!(truce.length, PAUSE * Duration::from_micros(20));
     }
 }

@@ -37,19 +37,24 @@ impl Default for Costs {
 impl Costs {
     /// The price of latency, in nanoseconds of CPU time.
     pub fn latency(&self, latency: Duration) -> u64 {
-        (latency.as_nanos() as f64 * self.price) as u64
+        (nanos(latency) as f64 * self.price) as u64
     }
 
     /// CPU time of both ends for one sleep, in nanoseconds.
     pub fn both_ends(&self) -> u64 {
-        (self.sleep + self.ring).as_nanos() as u64
+        nanos(self.sleep) + nanos(self.ring)
     }
 
-    /// What one sleep until the bell rings costs, in nanoseconds: the CPU time of both ends and the price of waking late.
+    /// What one sleep until the bell rings costs, in nanoseconds: CPU time of both ends, and the price of waking late.
     ///
     /// Who spins for as long as this before sleeping pays at most twice the optimum (Karlin, Manasse, McGeoch, Owicki:
     /// "Competitive randomized algorithms for nonuniform problems", 1994).
     pub fn block(&self) -> u64 {
         self.both_ends() + self.latency(self.wake)
     }
+}
+
+/// A length in nanoseconds. Lengths here are below 584 years.
+pub(super) const fn nanos(length: Duration) -> u64 {
+    length.as_secs() * 1_000_000_000 + length.subsec_nanos() as u64
 }

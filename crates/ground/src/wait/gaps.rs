@@ -1,9 +1,9 @@
 //! What is known of the times between arrivals, and how long to spin for the next.
 //!
-//! A histogram with eight buckets an octave, in which old gaps fade: the last [`MEMORY`] weigh as much as all before them
-//! and more. From it the spin is chosen that costs least on average. Where every gap is like the last (memoryless) that
-//! is none at all or as long as allowed; a spin of some length pays where gaps are short in bursts and long between them,
-//! and ends just behind the short ones.
+//! A histogram with eight buckets an octave, in which old gaps fade: the last [`MEMORY`] weigh more than all before
+//! them. From it the spin is chosen that costs least on average. Where every gap is like the last (memoryless) that
+//! is none at all or as long as allowed; a spin of some length pays where gaps are short in bursts and long between
+//! them, and ends just behind the short ones.
 
 /// How many gaps are remembered: the weight of one falls by a factor e meanwhile.
 const MEMORY: f32 = 64.0;
@@ -25,6 +25,8 @@ pub(super) struct Spin {
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
     weights: [f32; BUCKETS],
+    /// Their sum.
+    total: f32,
     /// The weight of the next gap: it grows instead of all others shrinking.
     next: f32,
 }
@@ -50,48 +52,53 @@ fn end(bucket: usize) -> u64 {
 
 impl Gaps {
     pub(super) fn new() -> Gaps {
-        Gaps { weights: [0.0; BUCKETS], next: 1.0 }
+        Gaps { weights: [0.0; BUCKETS], total: 0.0, next: 1.0 }
     }
 
     /// A gap of that length was seen.
     pub(super) fn learn(&mut self, nanos: u64) {
         const TOO_MUCH: f32 = 1e18;
         self.weights[bucket(nanos)] += self.next;
+        self.total += self.next;
         self.next *= 1.0 + 1.0 / MEMORY;
         if self.next > TOO_MUCH {
             self.weights.iter_mut().for_each(|weight| *weight /= TOO_MUCH);
             self.next /= TOO_MUCH;
+            self.total = self.weights.iter().sum();
         }
     }
 
     /// The cheapest spin, `late` after the arrival that the next gap is counted from, if a sleep costs `block`.
     ///
-    /// Never longer than `block`: then no wait costs more than two sleeps. With too little evidence it is that long, which
-    /// costs at most twice the optimum whatever comes.
+    /// Never longer than `block`: then no wait costs more than two sleeps. With too little evidence it is that long,
+    /// which costs at most twice the optimum whatever comes.
     pub(super) fn cheapest(&self, late: u64, block: u64) -> Spin {
         let first = bucket(late);
-        let all: f32 = self.weights[first..].iter().sum();
+        let all = self.total - self.weights[..first].iter().sum::<f32>();
         if all < EVIDENCE * self.next {
             return Spin { nanos: block, cost: block as f32 };
         }
         let mut best = Spin { nanos: 0, cost: block as f32 };
         // Of the gaps up to here: their weight, and their weighted length.
         let (mut within, mut spent) = (0.0, 0.0);
-        let mut start = late;
         for at in first..BUCKETS - 1 {
-            let end = end(at);
             let weight = self.weights[at];
+            // Most buckets are empty.
+            if weight == 0.0 {
+                continue;
+            }
+            let start = at.checked_sub(1).map_or(0, end).max(late);
+            if start - late >= block {
+                break;
+            }
+            let end = end(at);
             within += weight;
             spent += weight * ((start + end) / 2 - late) as f32;
             let nanos = (end - late).min(block);
             let cost = (spent + (all - within) * (nanos + block) as f32) / all;
-            if weight > 0.0 && cost < best.cost {
+            if cost < best.cost {
                 best = Spin { nanos, cost };
             }
-            if end - late >= block {
-                break;
-            }
-            start = end;
         }
         best
     }

@@ -10,8 +10,8 @@
 //!           beginning of the wait and now.
 //! Left out  batches (wake me after n): a queue that wants them rings its bell more rarely.
 //!
-//! The paper's receive call (Murayama et al. 2000) is `hybrid`: poll for a set time, then wait for an interrupt, back to
-//! polling when packets come.
+//! The paper's receive call (Murayama et al. 2000) is `hybrid`: poll for a set time, then wait for an interrupt, back
+//! to polling when packets come.
 
 mod adaptive;
 mod costs;

@@ -2,15 +2,16 @@
 //!
 //! Moves     after everything that came was seen: spin until the next arrival (its length in CPU time, no latency), or
 //!           sleep until the bell rings ([`Costs::block`], and whatever arrives while waking lies until then).
-//! States    the last arrival was met spinning, or it rang and the sleeper woke [`Costs::wake`] later: two an arrival, so
-//!           the best way through is found in one pass.
+//! States    the last arrival was met spinning, or it rang and the sleeper woke [`Costs::wake`] later: two an arrival,
+//!           so the best way through is found in one pass.
 //! Left out  handling takes no time. Timed sleeps: with a perfect timer they would cost next to nothing at any gap, and
 //!           no timer is perfect; a policy that uses one well can come out below this optimum.
 
 use super::Costs;
+use super::costs::nanos;
 use crate::Instant;
 
-/// The least total cost of meeting `arrivals` (moments that rise), in nanoseconds, for a receiver that is free at `start`.
+/// The least total cost of meeting `arrivals` (moments that rise), in nanoseconds, for a receiver free from `start` on.
 pub fn optimum(start: Instant, arrivals: &[Instant], costs: &Costs) -> u64 {
     const FAR: u64 = u64::MAX;
     // The least cost of having seen all before arrival i, being free from the moment that it came (spun), ...
@@ -24,7 +25,7 @@ pub fn optimum(start: Instant, arrivals: &[Instant], costs: &Costs) -> u64 {
             if cost == FAR {
                 continue;
             }
-            let spin = cost + arrivals[next].since(free).as_nanos() as u64;
+            let spin = cost + nanos(arrivals[next].since(free));
             spun[next + 1] = spun[next + 1].min(spin);
             let awake = arrivals[next].max(free) + costs.wake;
             let (mut seen, mut block) = (next, cost + costs.both_ends());

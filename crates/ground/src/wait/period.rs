@@ -1,15 +1,16 @@
 //! Arrivals that come in time with a clock, and sleeping towards the next.
 //!
-//! Clock     moment and length of the period follow the arrivals through an alpha-beta filter: half of an error moves the
-//!           moment, a sixteenth the length. An error of half a period starts it anew.
-//! Lead      a timed sleep ends late, sometimes more than usually (median and 90th percentile, learned). How much earlier it is
-//!           set is chosen among [`LEADS`] by what each would have cost lately, computed from every arrival whether
-//!           or not somebody slept towards it.
-//! Watch     after the sleep it spins until the arrival, and a few errors longer; then it sleeps until the bell rings. The
-//!           bell is armed during the sleep by the clock too.
+//! Clock     moment and length of the period follow the arrivals through an alpha-beta filter: half of an error moves
+//!           the moment, a sixteenth the length. An error of half a period starts it anew.
+//! Lead      a timed sleep ends late, sometimes more than usually (median and 90th percentile, learned). How much
+//!           earlier it is set is chosen among [`LEADS`] by what each would have cost lately, computed from every
+//!           arrival whether or not somebody slept towards it.
+//! Watch     after the sleep it spins until the arrival, and a few errors longer; then it sleeps until the bell rings.
+//!           The bell is armed during the sleep by the clock too.
 //! Limits    arrivals that were there at once have no known moment: the clock starts anew after them.
 
 use super::Costs;
+use super::costs::nanos;
 use crate::Instant;
 use core::time::Duration;
 
@@ -54,8 +55,8 @@ impl Period {
             error: 0.0,
             seen: 0,
             costs: [0.0; LEADS],
-            late: costs.timer_late.as_nanos() as f32,
-            late_seldom: costs.timer_late_seldom.as_nanos() as f32,
+            late: nanos(costs.timer_late) as f32,
+            late_seldom: nanos(costs.timer_late_seldom) as f32,
         }
     }
 
@@ -66,7 +67,7 @@ impl Period {
 
     /// A timed sleep ended that much later than it should.
     pub(super) fn learn_late(&mut self, late: Duration) {
-        let late = late.as_nanos() as f32;
+        let late = nanos(late) as f32;
         // Quantiles by small steps: up where the figure was above, down where it was below, in the ratio of the parts.
         let step = self.late.max(500.0) / 16.0;
         self.late += if late > self.late { step } else { -step };
@@ -90,7 +91,7 @@ impl Period {
             self.last = Some(arrived);
             return;
         };
-        let interval = arrived.since(last).as_nanos() as f32;
+        let interval = nanos(arrived.since(last)) as f32;
         if self.seen == 0 {
             (self.last, self.length, self.error, self.seen) = (Some(arrived), interval, interval / 4.0, 1);
             self.costs = [costs.block() as f32; LEADS];
@@ -103,40 +104,41 @@ impl Period {
         }
         self.learn_costs(error, costs);
         follow(&mut self.error, error.abs());
+        // Who believes the timer to be worse than it is would never ask it again: doubts fade.
+        self.late_seldom -= (self.late_seldom - self.late) / 512.0;
+        self.late -= self.late / 2048.0;
         let moved = (self.length + error / 2.0).max(0.0);
         self.last = Some(last + Duration::from_nanos(moved as u64));
         self.length += error / 16.0;
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// What every lead would have cost for an arrival that came `error` later than predicted.
+    /// What a lead would have cost for an arrival that came `error` later than predicted: one lead an arrival, in turn.
     fn learn_costs(&mut self, error: f32, costs: &Costs) {
         let (block, price) = (costs.block() as f32, costs.price as f32);
-        let (sleep, ring) = (costs.sleep.as_nanos() as f32, costs.ring.as_nanos() as f32);
-        let watch = self.watch();
-        for at in 0..LEADS {
-            let lead = self.lead(at);
-            let with = |late: f32| {
-                let early = lead - late;
-                let before = early + error;
-                if error < -lead {
-                    block // it rang during the sleep
-                } else if before < 0.0 {
-                    sleep + ring - price * before
-                } else if error <= watch {
-                    sleep + before
-                } else {
-                    sleep + early.max(0.0) + watch + block
-                }
-            };
-            // A timer is usually as late as usual.
-            let cost = 0.75 * with(self.late) + 0.25 * with(self.late_seldom);
-            follow(&mut self.costs[at], cost);
-        }
+        let (sleep, ring) = (nanos(costs.sleep) as f32, nanos(costs.ring) as f32);
+        let (at, watch) = (self.seen as usize % LEADS, self.watch());
+        let lead = self.lead(at);
+        let with = |late: f32| {
+            let early = lead - late;
+            let before = early + error;
+            if error < -lead {
+                block // it rang during the sleep
+            } else if before < 0.0 {
+                sleep + ring - price * before
+            } else if error <= watch {
+                sleep + before
+            } else {
+                sleep + early.max(0.0) + watch + block
+            }
+        };
+        // A timer is usually as late as usual.
+        let cost = 0.75 * with(self.late) + 0.25 * with(self.late_seldom);
+        self.costs[at] += (cost - self.costs[at]) / 4.0;
     }
 
-    /// The best sleep towards the next arrival after `now`, and what it is expected to cost; none while nothing is known, or
-    /// if it would be over at once.
+    /// The best sleep towards the next arrival after `now`, and what it is expected to cost; none while nothing is
+    /// known, or if it would be over at once.
     pub(super) fn nap(&self, now: Instant, costs: &Costs) -> Option<(Nap, f32)> {
         if self.seen < TRUSTED {
             return None;

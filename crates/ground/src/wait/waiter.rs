@@ -1,9 +1,10 @@
 //! The decisions of one waiting place.
 //!
-//! A wait begins when somebody looked and found nothing. It is a walk through phases that ends with [`Waiter::found`] or
-//! [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
+//! A wait begins when somebody looked and found nothing. It is a walk through phases that ends with [`Waiter::found`]
+//! or [`Waiter::gave_up`]: spin, perhaps sleep by the clock and watch again, sleep until the bell rings.
 
 use super::adaptive::{Adaptive, Outcome, Plan};
+use super::costs::nanos;
 use super::period::Nap;
 use super::{Costs, Wait};
 use crate::Instant;
@@ -51,7 +52,7 @@ pub struct Report {
     pub blocks: u64,
     /// Timed sleeps.
     pub timed_sleeps: u64,
-    /// Times that the core was taken away while spinning.
+    /// Times that the core was taken away while spinning, or was not given to a woken sleeper.
     pub disturbances: u64,
     /// CPU time spent spinning.
     pub spun: Duration,
@@ -67,6 +68,9 @@ impl Report {
         self.cost.saturating_sub(self.optimum)
     }
 }
+
+/// Waking that takes so many times as long as usual waited for the core, not for the wake-up.
+const WAKE_LOST: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -210,7 +214,7 @@ impl Waiter {
             cost += self.costs.both_ends() + self.costs.latency(late);
             usual += self.costs.block();
         } else if slept {
-            cost += self.costs.latency(late) + if rung { self.costs.ring.as_nanos() as u64 } else { 0 };
+            cost += self.costs.latency(late) + if rung { nanos(self.costs.ring) } else { 0 };
             usual = cost;
         }
         self.report.waits += 1;
@@ -221,7 +225,11 @@ impl Waiter {
             let outcome = Outcome { began: self.began, arrived, now, evidence, paid: usual };
             self.adaptive.learn(&outcome, &self.costs);
         }
-        if rung && arrived < now {
+        if rung && late > WAKE_LOST * self.costs.wake {
+            // The sleeper was awake, and others kept the core.
+            self.report.disturbances += 1;
+            self.adaptive.disturbed(now, late);
+        } else if rung && arrived < now {
             self.learn_wake(late);
         }
     }
@@ -233,7 +241,7 @@ impl Waiter {
         }
         let asleep = self.phase == Phase::Block;
         self.end(now, asleep);
-        self.pay(self.paid + if asleep { self.costs.sleep.as_nanos() as u64 } else { 0 }, now);
+        self.pay(self.paid + if asleep { nanos(self.costs.sleep) } else { 0 }, now);
         if self.wait == Wait::Adaptive {
             self.adaptive.gave_up(now.since(self.began), &self.costs);
         }
@@ -252,7 +260,7 @@ impl Waiter {
         let block = self.costs.block();
         // Who shares the core with others cannot spin: then even the optimum sleeps.
         let contended = self.wait == Wait::Adaptive && self.adaptive.is_contended(self.began);
-        let gap = arrived.since(self.began).as_nanos() as u64;
+        let gap = nanos(arrived.since(self.began));
         self.report.cost += Duration::from_nanos(cost);
         self.report.optimum += Duration::from_nanos(if contended { block } else { gap.min(block) });
     }
@@ -271,11 +279,11 @@ impl Waiter {
             Phase::Spin | Phase::Watch => {
                 let spun = now.since(self.since);
                 self.report.spun += spun;
-                self.paid += spun.as_nanos() as u64;
+                self.paid += nanos(spun);
             }
             Phase::Nap => {
                 self.report.timed_sleeps += 1;
-                self.paid += self.costs.sleep.as_nanos() as u64;
+                self.paid += nanos(self.costs.sleep);
                 if let Some(nap) = self.nap.filter(|nap| now >= nap.until) {
                     self.adaptive.learn_late(now.since(nap.until));
                 }
@@ -358,5 +366,19 @@ mod tests {
         waiter.disturbed(micros(4010), Duration::from_micros(4000));
         assert_eq!(waiter.step(micros(4010)), Step::Sleep { until: NEVER });
         assert_eq!(waiter.report().spun, Duration::from_micros(10));
+    }
+
+    #[test]
+    fn a_sleeper_that_does_not_get_the_core_when_woken_stops_spinning_for_a_while() {
+        let mut waiter = Waiter::new(Wait::Adaptive, Costs::default());
+        waiter.begin(micros(0));
+        waiter.step(micros(0));
+        assert_eq!(waiter.step(micros(1000)), Step::Sleep { until: NEVER });
+        waiter.found(micros(5000), Evidence::Rung { at: micros(2000) });
+        waiter.begin(micros(5000));
+        assert_eq!(waiter.step(micros(5000)), Step::Sleep { until: NEVER });
+        waiter.found(micros(5020), Evidence::Rung { at: micros(5010) });
+        waiter.begin(micros(900_000));
+        assert!(matches!(waiter.step(micros(900_000)), Step::Spin { .. }), "and tries again later");
     }
 }

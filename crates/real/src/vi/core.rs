@@ -1,8 +1,10 @@
 //! What the lock of a NIC guards: the NIC itself, its paths and their links.
 
+use super::desks::Desks;
 use super::device::{Device, HostAddress, OpenError};
 use crate::clock::{machine_nanos, ticks};
-use crate::link::shm::{self, Door, Half, ShmLink};
+use crate::link::channel::{Door, Half};
+use crate::link::shm::{self, ShmLink};
 use crate::link::udp::{self, UdpLink};
 use crate::wait::{Doorbell, EventSleeper, Sleeper};
 use kiban_ground::{Bell, Instant, SharedBytes, SharedRoom};
@@ -34,14 +36,8 @@ impl Doors {
             own: EventSleeper::new()?,
             bell: Bell::default(),
         };
-        doors.watch(doors.own.as_fd(), true)?;
+        watch(&doors.epoll, doors.own.as_fd(), true)?;
         Ok(doors)
-    }
-
-    /// Watches a file: its edges, or its level.
-    fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
-        let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
-        Ok(epoll::add(&self.epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
     }
 
     /// Wakes the driver, from within the process.
@@ -55,13 +51,15 @@ impl Doors {
 impl Doorbell for super::Shared {
     fn arm(&self) {
         let core = super::lock(&self.core);
-        core.links.iter().filter_map(Way::shm).for_each(|link| link.own_bell().arm());
+        core.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());
+        core.desks.channels().for_each(|channel| channel.own_bell().arm());
         self.doors.bell.arm();
     }
 
     fn disarm(&self) -> Option<u64> {
         let core = super::lock(&self.core);
-        let rung = core.links.iter().filter_map(Way::shm).filter_map(|link| link.own_bell().disarm());
+        let links = core.links.iter().filter_map(Way::shm).map(|link| &link.channel);
+        let rung = links.chain(core.desks.channels()).filter_map(|channel| channel.own_bell().disarm());
         // The first that was rung is what ended the sleep.
         let first = rung.min();
         self.doors.bell.disarm().into_iter().chain(first).min()
@@ -72,6 +70,10 @@ impl Sleeper<super::Shared> for super::Shared {
     fn sleep(&self, _: &super::Shared, timeout: Option<Duration>) {
         {
             let mut core = super::lock(&self.core);
+            // A turn has its bound: what it left is not announced again.
+            if core.took {
+                return;
+            }
             core.sleeps_until = timeout.map_or(Instant::NEVER, |timeout| self.clock.now() + timeout);
         }
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 32];
@@ -94,11 +96,15 @@ struct Way {
     path: u32,
     host: HostAddress,
     link: Link,
+    /// Two NICs that call each other at once have two links: each sends on the one it called, and this is the other.
+    only_in: bool,
+    /// It has gone, or broke a rule.
+    over: bool,
 }
 
 enum Link {
-    /// Packets of this path arrive on that one.
-    Loopback(u32),
+    /// What leaves arrives here.
+    Loopback,
     /// Shared memory, before both have spoken.
     Half(Half),
     /// Shared memory.
@@ -134,8 +140,12 @@ pub(crate) struct Core {
     around_at: Instant,
     /// The last reading of the clock, and of the tick counter with it.
     recent: (Instant, u64),
-    /// Paths that have gone, to be closed when no link is being looked at.
-    gone: Vec<u32>,
+    /// Where hosts attach, and those who have.
+    pub(super) desks: Desks,
+    /// The last drive took something: there may be more, whatever the bells say.
+    pub(super) took: bool,
+    /// Some link is over, and is to be closed when none is being looked at.
+    some_over: bool,
 }
 
 impl Core {
@@ -153,7 +163,9 @@ impl Core {
             sleeps_until: Instant::ZERO,
             around_at: Instant::ZERO,
             recent: (Instant::ZERO, 0),
-            gone: Vec::new(),
+            desks: Desks::default(),
+            took: false,
+            some_over: false,
         };
         match device {
             Device::Loopback => {}
@@ -162,13 +174,13 @@ impl Core {
                     .clone()
                     .unwrap_or_else(|| format!("{}-{:x}", std::process::id(), u64::from_ne_bytes(seed)));
                 let door = Door::open(name.as_bytes())?;
-                doors.watch(door.as_fd(), false)?;
+                watch(&doors.epoll, door.as_fd(), false)?;
                 core.address = HostAddress::Name(name.into_bytes());
                 core.door = Some(door);
             }
             Device::Udp(local) => {
                 let udp = UdpLink::bind(*local)?;
-                doors.watch(udp.as_fd(), false)?;
+                watch(&doors.epoll, udp.as_fd(), false)?;
                 core.address = HostAddress::Udp(udp.local());
                 core.udp = Some(udp);
             }
@@ -194,14 +206,21 @@ impl Core {
         self.links.iter().find(|way| way.path == path).map_or(HostAddress::Loopback, |way| way.host.clone())
     }
 
+    /// Bytes of the longest packet that this NIC sends to others.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        match &self.udp {
+            Some(udp) => UdpLink::packet_bytes(udp.local().ip()),
+            None => shm::PACKET_BYTES,
+        }
+    }
+
     /// Whether a sleeping driver has to be told of an earlier deadline.
     pub(crate) fn wakes_sleeper(&self) -> bool {
         self.nic.deadline() < self.sleeps_until
     }
 
-    fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
-        let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
-        Ok(epoll::add(&self.epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
+    pub(super) fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+        watch(&self.epoll, file, edges)
     }
 
     // ---- paths
@@ -215,8 +234,8 @@ impl Core {
         }
         match (wanted, &self.address) {
             (HostAddress::Loopback, _) => self.open_loopback(),
-            (HostAddress::Name(name), HostAddress::Name(_)) => {
-                let half = Half::call(name)?;
+            (HostAddress::Name(name), HostAddress::Name(own)) => {
+                let half = shm::call(name, own)?;
                 self.add_half(half, host.clone())
             }
             (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
@@ -230,18 +249,22 @@ impl Core {
 
     fn open_loopback(&mut self) -> io::Result<u32> {
         let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
-        let (there, back) = (self.new_path(traits)?, self.new_path(traits)?);
-        for (path, other) in [(there, back), (back, there)] {
-            self.links.push(Way { path, host: HostAddress::Loopback, link: Link::Loopback(other) });
-        }
-        Ok(there)
+        let path = self.new_path(traits)?;
+        self.links.push(Way {
+            path,
+            host: HostAddress::Loopback,
+            link: Link::Loopback,
+            only_in: false,
+            over: false,
+        });
+        Ok(path)
     }
 
     fn add_half(&mut self, half: Half, host: HostAddress) -> io::Result<u32> {
         self.watch(half.as_fd(), true)?;
         let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
         let path = self.new_path(traits)?;
-        self.links.push(Way { path, host, link: Link::Half(half) });
+        self.links.push(Way { path, host, link: Link::Half(half), only_in: false, over: false });
         Ok(path)
     }
 
@@ -249,7 +272,13 @@ impl Core {
         let traits =
             PathTraits { packet_bytes: UdpLink::packet_bytes(to.ip()), loses_nothing: false, checked: true };
         let path = self.new_path(traits)?;
-        self.links.push(Way { path, host: HostAddress::Udp(to), link: Link::Udp(to) });
+        self.links.push(Way {
+            path,
+            host: HostAddress::Udp(to),
+            link: Link::Udp(to),
+            only_in: false,
+            over: false,
+        });
         Ok(path)
     }
 
@@ -258,12 +287,16 @@ impl Core {
     /// Takes what has arrived, and sends what there is to send.
     #[inline]
     pub(crate) fn drive(&mut self, now: Instant) {
+        self.took = false;
         if now >= self.around_at {
             self.look_around(now);
         }
         self.take_from_rings(now);
         if self.udp.is_some() {
             self.take_from_udp(now);
+        }
+        if !self.desks.is_empty() {
+            self.serve_hosts(now);
         }
         self.flush(now);
     }
@@ -277,7 +310,7 @@ impl Core {
 
     #[inline]
     fn take_from_rings(&mut self, now: Instant) {
-        let Core { nic, links, gone, .. } = self;
+        let Core { nic, links, some_over, took, .. } = self;
         for way in links.iter_mut() {
             let Link::Shm(link) = &mut way.link else { continue };
             if !link.into.is_ready() && !link.into.is_condemned() {
@@ -285,10 +318,13 @@ impl Core {
             }
             for _ in 0..TURN_PACKETS {
                 match link.into.peek() {
-                    Ok(Some(packet)) => nic.arrive(way.path, packet, now),
+                    Ok(Some(packet)) => {
+                        *took = true;
+                        nic.arrive(way.path, packet, now);
+                    }
                     Ok(None) => break,
                     Err(_) => {
-                        gone.push(way.path);
+                        (way.over, *some_over) = (true, true);
                         break;
                     }
                 }
@@ -296,11 +332,11 @@ impl Core {
             }
             // A producer that found its ring full may sleep; it has filled more than this since it was last told.
             if link.taken_since_rung() {
-                link.ring(machine_nanos);
+                link.channel.ring(machine_nanos);
             }
         }
-        if !self.gone.is_empty() {
-            self.close_gone();
+        if self.some_over {
+            self.close_over();
         }
     }
 
@@ -308,6 +344,7 @@ impl Core {
         for _ in 0..TURN_PACKETS {
             let Core { nic, links, udp: Some(udp), room, .. } = self else { return };
             let Some((length, from)) = udp.receive(room) else { return };
+            self.took = true;
             let known = links.iter().find(|way| matches!(way.link, Link::Udp(to) if to == from));
             if let Some(way) = known {
                 nic.arrive(way.path, SharedBytes::from(&room[..length]), now);
@@ -317,8 +354,8 @@ impl Core {
             let Ok(path) = self.add_udp(from) else { continue };
             self.nic.arrive(path, SharedBytes::from(&self.room[..length]), now);
             if !self.nic.uses(path) {
-                self.gone.push(path);
-                self.close_gone();
+                self.nic.close_path(path);
+                self.links.pop();
             }
         }
     }
@@ -328,20 +365,20 @@ impl Core {
     pub(crate) fn flush(&mut self, now: Instant) {
         let mut index = 0;
         while index < self.links.len() {
-            let path = self.links[index].path;
-            if self.nic.has_packet(path) {
+            let Way { path, only_in, .. } = self.links[index];
+            if !only_in && self.nic.has_packet(path) {
                 self.flush_way(index, now);
             }
             index += 1;
         }
-        if !self.gone.is_empty() {
-            self.close_gone();
+        if self.some_over {
+            self.close_over();
         }
     }
 
     fn flush_way(&mut self, index: usize, now: Instant) {
-        let Core { nic, links, udp, room, gone, .. } = self;
-        let Way { path, link, .. } = &mut links[index];
+        let Core { nic, links, udp, room, some_over, .. } = self;
+        let Way { path, link, over, .. } = &mut links[index];
         match link {
             Link::Half(_) => {}
             Link::Shm(link) => {
@@ -358,13 +395,13 @@ impl Core {
                             break;
                         }
                         Err(_) => {
-                            gone.push(*path);
+                            (*over, *some_over) = (true, true);
                             break;
                         }
                     }
                 }
                 if sent {
-                    link.ring(machine_nanos);
+                    link.channel.ring(machine_nanos);
                 }
             }
             Link::Udp(to) => {
@@ -374,19 +411,11 @@ impl Core {
                     }
                 }
             }
-            Link::Loopback(other) => {
-                // What arrives on one may be answered on the other.
-                let (mut from, mut to) = (*path, *other);
-                while nic.has_packet(from) || nic.has_packet(to) {
-                    let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
-                    while let Some(length) = nic.fetch(from, &mut slot, now) {
-                        nic.arrive(
-                            to,
-                            SharedBytes::from(&*slot.private(length).expect("a room of our own")),
-                            now,
-                        );
-                    }
-                    (from, to) = (to, from);
+            Link::Loopback => {
+                let mut slot = SharedRoom::from(&mut room[..shm::PACKET_BYTES]);
+                while let Some(length) = nic.fetch(*path, &mut slot, now) {
+                    let packet = &*slot.private(length).expect("a room of our own");
+                    nic.arrive(*path, SharedBytes::from(packet), now);
                 }
             }
         }
@@ -398,44 +427,66 @@ impl Core {
         while let Some(half) = self.door.as_ref().and_then(Door::caller) {
             let halves = self.links.iter().filter(|way| matches!(way.link, Link::Half(_))).count();
             if halves < HALVES_MAX {
-                // What it is called does not matter: answers go by the path.
+                // It says who it is when it speaks.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
+        self.look_for_hosts();
         for index in 0..self.links.len() {
-            let Way { path, link, .. } = &mut self.links[index];
-            let path = *path;
+            let Way { path, link, over, .. } = &mut self.links[index];
             match link {
-                Link::Half(half) => match half.complete() {
+                Link::Half(half) => match ShmLink::complete(half) {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
-                        if self.watch(whole.event(), true).is_ok() && self.watch(whole.socket(), true).is_ok()
-                        {
-                            self.links[index].link = Link::Shm(Box::new(whole));
-                        } else {
-                            self.gone.push(path);
-                        }
+                        let caller = whole.channel.caller().to_vec();
+                        let files = [whole.channel.event(), whole.channel.socket()];
+                        let watch = |file| watch(&self.epoll, file, true);
+                        *over |= !files.into_iter().all(|file| watch(file).is_ok());
+                        *link = Link::Shm(Box::new(whole));
+                        self.name_caller(index, caller);
                     }
-                    Err(_) => self.gone.push(path),
+                    Err(_) => *over = true,
                 },
                 // What it sent before its end is taken first.
-                Link::Shm(link) if !link.into.is_ready() && link.is_gone() => self.gone.push(path),
-                _ => {}
+                Link::Shm(link) => *over |= !link.into.is_ready() && link.channel.is_gone(),
+                // A path to a stranger that nobody uses any more is forgotten.
+                Link::Udp(_) => *over |= !self.nic.uses(*path),
+                Link::Loopback => {}
             }
         }
-        // A path to a stranger that nobody uses any more is forgotten.
-        for way in &self.links {
-            if matches!(way.link, Link::Udp(_)) && !self.nic.uses(way.path) {
-                self.gone.push(way.path);
-            }
-        }
-        self.close_gone();
+        self.close_over();
     }
 
-    fn close_gone(&mut self) {
-        for path in std::mem::take(&mut self.gone) {
-            self.nic.close_path(path);
-            self.links.retain(|way| way.path != path);
+    /// A caller has said who it is. If we have called it as well, both links are one path.
+    fn name_caller(&mut self, index: usize, caller: Vec<u8>) {
+        if caller.is_empty() {
+            return;
+        }
+        let host = HostAddress::Name(caller);
+        let ours = self.links.iter().find(|way| way.host == host).map(|way| way.path);
+        let way = &mut self.links[index];
+        way.host = host;
+        if let Some(path) = ours {
+            self.nic.close_path(std::mem::replace(&mut way.path, path));
+            way.only_in = true;
         }
     }
+
+    /// Closes links that are over. A path goes with the link on which it sends.
+    fn close_over(&mut self) {
+        self.some_over = false;
+        while let Some(index) = self.links.iter().position(|way| way.over) {
+            let Way { path, only_in, .. } = self.links.swap_remove(index);
+            if !only_in {
+                self.nic.close_path(path);
+                self.links.retain(|way| way.path != path);
+            }
+        }
+    }
+}
+
+/// Watches a file: its edges, or its level.
+fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
+    let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
+    Ok(epoll::add(epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
 }

@@ -1,6 +1,6 @@
 //! Devices and the addresses of their hosts.
 
-use crate::link::shm;
+use crate::link::channel::NAME_BYTES_MAX;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -70,7 +70,7 @@ impl FromStr for Device {
             None if word == "loopback" => Ok(Device::Loopback),
             None if word == "shm" => Ok(Device::Shm(None)),
             None if word == "udp" => Ok(Device::Udp((Ipv4Addr::UNSPECIFIED, UDP_PORT).into())),
-            Some(("shm", name)) if (1..=shm::NAME_BYTES_MAX).contains(&name.len()) => {
+            Some(("shm", name)) if (1..=NAME_BYTES_MAX).contains(&name.len()) => {
                 Ok(Device::Shm(Some(name.into())))
             }
             Some(("udp", address)) => udp_address(address).map(Device::Udp).ok_or_else(unknown),
@@ -141,7 +141,7 @@ impl HostAddress {
         match self {
             HostAddress::Loopback => bytes.is_empty().then_some(HostAddress::Loopback),
             HostAddress::Name(_) => {
-                (1..=shm::NAME_BYTES_MAX).contains(&bytes.len()).then(|| HostAddress::Name(bytes.to_vec()))
+                (1..=NAME_BYTES_MAX).contains(&bytes.len()).then(|| HostAddress::Name(bytes.to_vec()))
             }
             HostAddress::Udp(_) => {
                 let (ip, port) = bytes.split_last_chunk::<2>()?;

@@ -13,6 +13,7 @@
 //! Left out  fork: a child must not use its parent's NIC.
 
 mod core;
+mod desks;
 mod device;
 mod helper;
 
@@ -23,7 +24,7 @@ use crate::clock::Clock;
 use crate::wait::Waiting;
 use kiban_ground::{Instant, Region, Report, Wait};
 use kiban_stack::vi::{
-    Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, ViAttributes,
+    Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, Status, ViAttributes,
     ViCounters, ViState, Work,
 };
 use std::collections::HashMap;
@@ -53,6 +54,8 @@ pub enum Failure {
     Connect(ConnectError),
     /// The queue's completions go to a completion queue: wait there.
     OnCompletionQueue,
+    /// The NIC has been closed.
+    Closed,
 }
 
 impl fmt::Display for Failure {
@@ -64,6 +67,7 @@ impl fmt::Display for Failure {
             Failure::OnCompletionQueue => {
                 f.write_str("the queue's completions go to a completion queue: wait for that instead")
             }
+            Failure::Closed => f.write_str("the NIC has been closed: open another"),
         }
     }
 }
@@ -122,13 +126,28 @@ pub(crate) struct Shared {
     pub(crate) driven_at: AtomicU64,
     /// The helper sleeps on the links.
     pub(crate) helper_drives: AtomicBool,
+    closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Places {
     policy: Wait,
     of: HashMap<Queue, Wait>,
-    waiting: HashMap<Queue, Arc<Mutex<Waiting>>>,
+    waiting: HashMap<Queue, Arc<Spot>>,
+    /// Where calls wait that name a policy of their own: the last such policy of each queue, and what it has learnt.
+    once: HashMap<Queue, (Wait, Arc<Spot>)>,
+}
+
+/// A waiting place, and its report after the last wait: it can be read while somebody waits.
+struct Spot {
+    waiting: Mutex<Waiting>,
+    report: Mutex<Report>,
+}
+
+impl Spot {
+    fn new(wait: Wait, clock: Clock) -> Arc<Spot> {
+        Arc::new(Spot { waiting: Mutex::new(Waiting::new(wait, clock)), report: Mutex::default() })
+    }
 }
 
 /// A lock whose holder cannot leave things half done: a panic of one thread is not the end of the others.
@@ -163,6 +182,7 @@ impl Nic {
             places: Mutex::new(Places::default()),
             driven_at: AtomicU64::new(0),
             helper_drives: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         });
         let helper = helper::Helper::start(&shared)?;
         Ok(Nic { shared, _helper: Arc::new(helper) })
@@ -171,6 +191,20 @@ impl Nic {
     /// The NIC's own address, without discriminator.
     pub fn address(&self) -> HostAddress {
         lock(&self.shared.core).address().clone()
+    }
+
+    /// Closes the NIC for everybody who holds it: connections end, and those who wait hear [`Failure::Closed`]. Memory
+    /// stays registered until it is deregistered.
+    pub fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.work(|core, _| core.nic.disconnect_all());
+        self.shared.call_followers();
+        self.shared.doors.wake();
+    }
+
+    /// Bytes of the longest packet to other NICs.
+    pub fn packet_bytes(&self) -> usize {
+        lock(&self.shared.core).packet_bytes()
     }
 
     /// The settings.
@@ -194,6 +228,7 @@ impl Nic {
         let shared = &*self.shared;
         let mut core = lock(&shared.core);
         let now = shared.now(&mut core);
+        shared.note(now);
         let done = work(&mut core, now);
         core.flush(now);
         let earlier = core.wakes_sleeper();
@@ -273,6 +308,7 @@ impl Nic {
         for queue in [Queue::Send(vi), Queue::Receive(vi)] {
             places.of.remove(&queue);
             places.waiting.remove(&queue);
+            places.once.remove(&queue);
         }
         Ok(())
     }
@@ -302,6 +338,22 @@ impl Nic {
     #[inline]
     pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
         self.work(|core, _| core.nic.post_receive(vi, cookie, segments))
+    }
+
+    /// Posts a descriptor in which a fault was found already: see `kiban_stack::vi::Nic`.
+    pub fn post_judged_send(&self, vi: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.post_judged_send(vi, work, status))
+    }
+
+    /// The same to a receive queue.
+    pub fn post_judged_receive(
+        &self,
+        vi: u32,
+        cookie: u64,
+        segments: &[Segment],
+        status: Status,
+    ) -> Result<(), Refusal> {
+        self.work(|core, _| core.nic.post_judged_receive(vi, cookie, segments, status))
     }
 
     /// The next descriptor of a send queue that is done; looks once.
@@ -346,6 +398,19 @@ impl Nic {
             .map_err(Failure::Refused)
     }
 
+    /// The same, waiting by a policy of this call: the paper's receive, if it is `Wait::Hybrid`. Calls of one policy in a
+    /// row learn together, apart from the queue's own policy.
+    ///
+    /// # Errors
+    /// As [`Nic::send_wait`].
+    pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Done, Failure> {
+        if self.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+            return Err(Failure::OnCompletionQueue);
+        }
+        self.wait_at(Queue::Receive(vi), Some(wait), timeout, |core| core.nic.receive_done(vi).transpose())?
+            .map_err(Failure::Refused)
+    }
+
     /// Waits for a completion of a completion queue.
     ///
     /// # Errors
@@ -358,7 +423,7 @@ impl Nic {
 
     /// The next asynchronous event; looks once.
     pub fn event(&self) -> Option<Event> {
-        self.look(|core| core.nic.event())
+        self.look(|core| core.event())
     }
 
     /// Waits for the next asynchronous event.
@@ -366,7 +431,7 @@ impl Nic {
     /// # Errors
     /// The time is over.
     pub fn event_wait(&self, timeout: Duration) -> Result<Event, Failure> {
-        self.wait(Queue::Control, timeout, |core| core.nic.event())
+        self.wait(Queue::Control, timeout, |core| core.event())
     }
 
     // ---- connections
@@ -463,9 +528,18 @@ impl Nic {
     /// Waits until it is known how a VI's request went.
     ///
     /// # Errors
-    /// It came to nothing, or the time is over; the VI is idle then.
+    /// It came to nothing, or the time is over: the VI is idle then. Or nothing is under way.
     pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<Remoteness, Failure> {
-        match self.wait(Queue::Control, timeout, |core| core.nic.outcome(vi).transpose()) {
+        let asked = self.wait(Queue::Control, timeout, |core| match core.nic.outcome(vi) {
+            // Nothing is under way: there will be no answer.
+            Ok(None) => match core.nic.vi(vi) {
+                Ok((ViState::ConnectPending, ..)) => None,
+                Ok((state, ..)) => Some(Err(Refusal::BadState(state))),
+                Err(refusal) => Some(Err(refusal)),
+            },
+            outcome => outcome.transpose(),
+        });
+        match asked {
             Ok(outcome) => outcome?.map_err(|error| match error {
                 ConnectError::Timeout => Failure::Timeout,
                 error => Failure::Connect(error),
@@ -481,6 +555,25 @@ impl Nic {
     /// Ends a connection, a request, or an error: the VI is idle.
     pub fn disconnect(&self, vi: u32) -> Result<(), Refusal> {
         self.work(|core, _| core.nic.disconnect(vi))
+    }
+
+    // ---- hosts of other processes
+
+    /// Lets other processes of this user use this NIC through rings in shared memory ([`crate::attach`]), by a name.
+    ///
+    /// # Errors
+    /// Another process serves by that name, or it is too long.
+    pub fn serve(&self, name: &str) -> io::Result<()> {
+        self.work(|core, _| core.serve(name))
+    }
+
+    /// VIs, memories and attached hosts that there are now.
+    pub fn in_use(&self) -> (usize, usize, usize) {
+        self.work(|core, now| {
+            core.drive(now);
+            let (vis, memories) = core.nic.in_use();
+            (vis, memories, core.desks.channels().count())
+        })
     }
 
     // ---- waiting
@@ -501,9 +594,15 @@ impl Nic {
 
     /// What happened while a queue was waited for; nothing before the first wait.
     pub fn wait_report(&self, queue: Queue) -> Option<Report> {
-        let place = lock(&self.shared.places).waiting.get(&queue).cloned()?;
-        let report = *lock(&place).report();
+        let spot = lock(&self.shared.places).waiting.get(&queue).cloned()?;
+        let report = *lock(&spot.report);
         Some(report)
+    }
+
+    /// How a queue waits.
+    pub fn wait_policy(&self, queue: Queue) -> Wait {
+        let places = lock(&self.shared.places);
+        places.of.get(&queue).copied().unwrap_or(places.policy)
     }
 
     /// Looks once, and moves what is there to move.
@@ -516,36 +615,69 @@ impl Nic {
         &self,
         queue: Queue,
         timeout: Duration,
+        look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<T, Failure> {
+        self.wait_at(queue, None, timeout, look)
+    }
+
+    /// The waiting place of a queue, or of calls that name a policy of their own.
+    fn spot(&self, queue: Queue, once: Option<Wait>) -> Arc<Spot> {
+        let mut places = lock(&self.shared.places);
+        let clock = self.shared.clock;
+        let Places { policy, of, waiting, once: apart } = &mut *places;
+        match once {
+            None => {
+                let wait = of.get(&queue).copied().unwrap_or(*policy);
+                waiting.entry(queue).or_insert_with(|| Spot::new(wait, clock)).clone()
+            }
+            Some(wait) => {
+                let entry = apart.entry(queue).or_insert_with(|| (wait, Spot::new(wait, clock)));
+                if entry.0 != wait {
+                    *entry = (wait, Spot::new(wait, clock));
+                }
+                entry.1.clone()
+            }
+        }
+    }
+
+    fn wait_at<T>(
+        &self,
+        queue: Queue,
+        once: Option<Wait>,
+        timeout: Duration,
         mut look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Failure> {
-        if let Some(found) = self.look(&mut look) {
-            return Ok(found);
-        }
         let shared = &*self.shared;
-        let deadline = if timeout == Duration::MAX { Instant::NEVER } else { shared.clock.now() + timeout };
-        let place = {
-            let mut places = lock(&shared.places);
-            let wait = places.of.get(&queue).copied().unwrap_or(places.policy);
-            let new = || Arc::new(Mutex::new(Waiting::new(wait, shared.clock)));
-            places.waiting.entry(queue).or_insert_with(new).clone()
+        let mut look = |core: &mut Core| {
+            if shared.closed.load(Ordering::Relaxed) {
+                Some(Err(Failure::Closed))
+            } else {
+                look(core).map(Ok)
+            }
         };
+        if let Some(found) = self.look(&mut look) {
+            return found;
+        }
+        let deadline = if timeout == Duration::MAX { Instant::NEVER } else { shared.clock.now() + timeout };
+        let spot = self.spot(queue, once);
         loop {
             match shared.driver.try_lock() {
                 Ok(_driver) => {
-                    let mut waiting = lock(&place);
+                    let mut waiting = lock(&spot.waiting);
                     let found = shared.drive_until(&mut waiting, deadline, &mut look);
+                    *lock(&spot.report) = *waiting.report();
                     drop(waiting);
                     drop(_driver);
                     // Another may want to drive now.
                     shared.call_followers();
-                    return found.ok_or(Failure::Timeout);
+                    return found.unwrap_or(Err(Failure::Timeout));
                 }
                 Err(std::sync::TryLockError::Poisoned(_)) => {
                     shared.driver.clear_poison();
                 }
                 Err(std::sync::TryLockError::WouldBlock) => {
                     if let Some(found) = shared.follow(deadline, &mut look) {
-                        return found;
+                        return found?;
                     }
                 }
             }
@@ -554,8 +686,7 @@ impl Nic {
 }
 
 impl Shared {
-    /// The time, to some microseconds: the cheap counter says when the clock has to be read again. Somebody is at work, so
-    /// the helper need not.
+    /// The time, to some microseconds: the cheap counter says when the clock has to be read again.
     #[inline]
     fn now(&self, core: &mut Core) -> Instant {
         if let Some(now) = core.recent() {
@@ -563,22 +694,31 @@ impl Shared {
         }
         let now = self.clock.now();
         core.set_recent(now);
+        now
+    }
+
+    /// The program is at work: the helper need not be.
+    #[inline]
+    fn note(&self, now: Instant) {
         self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
         if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
             self.doors.wake();
         }
-        now
     }
 
-    /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others.
+    /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others. Who
+    /// `drives` does nothing else; who does not shows that the program is at work.
     #[inline]
-    fn look<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
+    fn look<T>(&self, drives: bool, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
         let mut core = lock(&self.core);
         let mut found = look(&mut core);
         if found.is_some() {
             return (found, false);
         }
         let now = self.now(&mut core);
+        if !drives {
+            self.note(now);
+        }
         core.drive(now);
         found = look(&mut core);
         if found.is_none() {
@@ -603,7 +743,7 @@ impl Shared {
             // The NIC's own deadlines interrupt the wait.
             let due = lock(&self.core).nic.deadline();
             let until = deadline.min(due);
-            let found = waiting.wait(self, self, until, || self.look(look).0);
+            let found = waiting.wait(self, self, until, || self.look(true, look).0);
             if found.is_some() || self.clock.now() >= deadline {
                 return found;
             }
@@ -640,7 +780,7 @@ impl Shared {
 
     /// Looks beside a driver: what is found there may be what it sleeps for.
     fn look_beside<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
-        let (found, news) = self.look(look);
+        let (found, news) = self.look(false, look);
         if news {
             self.doors.wake();
         }

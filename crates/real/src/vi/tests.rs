@@ -346,3 +346,103 @@ fn two_processes_speak_through_shared_memory() {
     server.nic.disconnect(server.vi).expect("connected");
     assert!(peer.0.wait().expect("it ran").success());
 }
+
+#[test]
+fn whoever_waits_on_a_nic_that_is_closed_is_told() {
+    each_kind("closing", |[server, client], _| {
+        std::thread::scope(|scope| {
+            let nic = &server.nic;
+            let vi = server.vi;
+            let threads = [
+                scope.spawn(move || nic.receive_wait(vi, Duration::MAX).expect_err("nothing comes")),
+                scope.spawn(move || nic.event_wait(Duration::MAX).expect_err("nothing happens")),
+                scope.spawn(move || nic.connect_wait(b"late", Duration::MAX).expect_err("nobody asks")),
+            ];
+            nic.close();
+            for thread in threads {
+                assert_eq!(thread.join().expect("no panic"), Failure::Closed);
+            }
+        });
+        assert_eq!(server.nic.receive_wait(server.vi, Duration::MAX), Err(Failure::Closed));
+        match client.nic.event_wait(PATIENCE) {
+            Ok(Event::ConnectionLost { .. }) => {}
+            // On a loopback it is the same NIC.
+            Err(Failure::Closed) if client.nic.address() == HostAddress::Loopback => {}
+            other => panic!("{other:?}: the connection has ended"),
+        }
+    });
+}
+
+#[test]
+fn a_call_may_wait_by_a_policy_of_its_own() {
+    each_kind("by", |[server, client], _| {
+        for (round, wait) in [Wait::Poll, Wait::Hybrid { spin: Duration::from_micros(50) }, Wait::Adaptive]
+            .into_iter()
+            .enumerate()
+        {
+            let timeout = Duration::from_millis(1);
+            assert_eq!(server.nic.receive_wait_by(server.vi, wait, timeout), Err(Failure::Timeout));
+            server.receive(round as u64, 0, 100);
+            client.send(round as u64, 0, 100);
+            let done = server.nic.receive_wait_by(server.vi, wait, PATIENCE).expect("a message");
+            assert_eq!(done.cookie, round as u64);
+            client.sent();
+        }
+        assert_eq!(server.nic.wait_policy(Queue::Receive(server.vi)), Wait::Adaptive);
+        assert_eq!(
+            server.nic.wait_report(Queue::Receive(server.vi)),
+            None,
+            "the queue itself was never waited for"
+        );
+    });
+}
+
+#[test]
+fn who_waits_for_an_answer_to_nothing_is_told() {
+    each_kind("nothing", |[server, client], _| {
+        let refused = |state| Err(Failure::Refused(Refusal::BadState(state)));
+        // How the request of the set-up went has been asked; the server never made one.
+        assert_eq!(client.nic.peer_wait(client.vi, Duration::MAX), refused(ViState::Connected));
+        server.nic.disconnect(server.vi).expect("there");
+        assert_eq!(server.nic.peer_wait(server.vi, Duration::MAX), refused(ViState::Idle));
+        let nowhere = Address { host: server.nic.address(), discriminator: b"nobody".to_vec() };
+        server.nic.connect_peer(server.vi, b"somebody", &nowhere, Duration::MAX).expect("idle");
+        std::thread::scope(|scope| {
+            let (nic, vi) = (&server.nic, server.vi);
+            let waits = scope.spawn(move || nic.peer_wait(vi, Duration::MAX));
+            nic.disconnect(vi).expect("there");
+            assert_eq!(waits.join().expect("no panic"), refused(ViState::Idle));
+        });
+    });
+}
+
+#[test]
+fn peers_that_call_each_other_at_once_are_connected_once() {
+    for [one, two] in kinds("peers") {
+        for round in 0..20 {
+            // Of shared memory: each calls the other's name, so both have one.
+            let two = if one.starts_with("shm:") { format!("{one}-too") } else { two.clone() };
+            let first = open(&one);
+            let second = if one == "loopback" { first.clone() } else { open(&two) };
+            let ends = [end(&first, Reliability::Delivery), end(&second, Reliability::Delivery)];
+            let ask = |own: usize| {
+                let host = ends[1 - own].nic.address();
+                let (local, remote) = if own == 0 { (b"one", b"two") } else { (b"two", b"one") };
+                let remote = Address { host, discriminator: remote.to_vec() };
+                ends[own].nic.connect_peer(ends[own].vi, local, &remote, PATIENCE).expect("idle");
+                ends[own].nic.peer_wait(ends[own].vi, PATIENCE).expect("the other asks as well");
+            };
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| ask(1));
+                ask(0);
+                other.join().expect("no panic");
+            });
+            for (from, to) in [(0, 1), (1, 0)] {
+                ends[to].receive(round, 0, 100);
+                ends[from].send(round, 0, 100);
+                assert_eq!(ends[from].sent().status, Status::OK);
+                assert_eq!(ends[to].received().length, 100, "{one} {round}");
+            }
+        }
+    }
+}

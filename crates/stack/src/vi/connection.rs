@@ -267,12 +267,11 @@ impl Vi {
             if reliability == Reliability::Delivery {
                 desk.due_at(since + config.dry_patience);
             }
-            return;
         }
         if connection.traits.loses_nothing {
             return;
         }
-        if now >= connection.resend_at {
+        if connection.held_since.is_none() && now >= connection.resend_at {
             if connection.emitted == connection.acknowledged || reliability == Reliability::Unreliable {
                 connection.resend_at = Instant::NEVER;
             } else if connection.resends >= config.resends_max {

@@ -36,6 +36,11 @@ impl Registry {
         Registry { memories: Slab::new(memories_max, salt), tags: Slab::new(tags_max, salt ^ 0x5a5) }
     }
 
+    /// Registered memories.
+    pub(super) fn len(&self) -> usize {
+        self.memories.len()
+    }
+
     pub(super) fn create_tag(&mut self) -> Result<u32, Refusal> {
         self.tags.insert(0).ok_or(Refusal::TooMany)
     }

@@ -24,8 +24,9 @@
 //! RDMA Read                 no                    yes                        yes
 //! ```
 //!
-//!           (*) where the path may lose packets, since the data may be needed again. (**) after
-//!           [`Config::dry_patience`], which is zero as in the VI Architecture.
+//! (*) where the path may lose packets, since the data may be needed again. (**) after [`Config::dry_patience`], which is
+//! zero as in the VI Architecture.
+//!
 //! Limits    every table and queue has a bound in [`Config`]; refusals say which.
 //! Left out  quality of service is compared, not provided; transfer sizes are compared as the architecture asks.
 
@@ -64,6 +65,8 @@ kiban_ground::counters! {
         malformed,
         /// Packets for a VI that is not there, or not connected to their sender.
         no_vi,
+        /// Payload bytes copied, out of the host's memory and into it.
+        bytes_copied,
         /// Messages received whole.
         messages_in,
         /// Messages of an unreliable sender that found no receive descriptor.
@@ -354,6 +357,11 @@ impl Nic {
         &self.desk.counters
     }
 
+    /// VIs and memories that there are now.
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.vis.len(), self.memory.len())
+    }
+
     // ---- memory
 
     /// A new protection tag.
@@ -469,6 +477,7 @@ impl Nic {
             return Err(Refusal::InUse);
         }
         let vi = self.vis.remove(number).ok_or(Refusal::UnknownVi)?;
+        self.desk.news = true;
         self.memory.release_tag(vi.attributes.tag);
         for queue in [vi.send_queue, vi.receive_queue].into_iter().flatten() {
             if let Some(queue) = self.desk.queues.get_mut(queue) {

@@ -196,6 +196,9 @@ impl Vi {
         let Some(connection) = &mut self.connection else { return };
         match verdict {
             Verdict::Taken | Verdict::Lost => {
+                if matches!(verdict, Verdict::Taken) {
+                    desk.counters.bytes_copied += u64::from(header.payload_bytes);
+                }
                 connection.expected = connection.expected.wrapping_add(1);
                 (connection.told_gap, connection.told_dry) = (false, false);
                 if reliable {

@@ -53,6 +53,7 @@ impl Vi {
                 if !reliable || in_flight < connection.window {
                     match self.emit_packet(flight, sequence, in_flight, config, memory, room) {
                         Ok(length) => {
+                            desk.counters.bytes_copied += (length - HEADER_BYTES) as u64;
                             self.on_left(number, flight, sequence, config, desk, now);
                             return Some(length);
                         }
@@ -120,6 +121,8 @@ impl Vi {
         let (cargo, bytes, has_place) = if let Some(response) = connection.responses.pop_front() {
             (Cargo::Response(response), response.length, false)
         } else {
+            // One that broke a rule may have been dequeued before its turn came.
+            connection.next_work = connection.next_work.max(self.send.front());
             let number_of_work = connection.next_work;
             let Some(work) = self.send.get(number_of_work) else { return true };
             if self.send.has_ended(number_of_work) {

@@ -262,10 +262,15 @@ impl Nic {
         Ok(())
     }
 
-    /// Waits no more; requests that wait for the host are refused.
+    /// Whether requests at a discriminator are taken.
+    pub fn listens(&self, local: &[u8]) -> bool {
+        self.listeners.iter().any(|known| known == local)
+    }
+
+    /// Waits no more; requests that the host has not seen are refused.
     pub fn unlisten(&mut self, local: &[u8]) {
         self.listeners.retain(|known| known != local);
-        let theirs = |request: &Incoming| request.target == local;
+        let theirs = |request: &Incoming| !request.shown && request.target == local;
         let stale: Vec<u32> =
             self.incoming.iter().filter(|(_, request)| theirs(request)).map(|(n, _)| n).collect();
         for number in stale {
@@ -378,8 +383,18 @@ impl Nic {
         (vi.setup, vi.grave, vi.outcome) = (None, None, None);
         vi.state = ViState::Idle;
         vi.flush(number, desk);
+        // Whoever waits for an answer to the request hears none.
+        desk.news = true;
         self.deliver();
         Ok(())
+    }
+
+    /// [`Nic::disconnect`] for every VI.
+    pub fn disconnect_all(&mut self) {
+        let numbers: Vec<u32> = self.vis.iter().map(|(number, _)| number).collect();
+        numbers.into_iter().for_each(|number| {
+            self.disconnect(number).expect("the VI was there, and nobody else has the NIC");
+        });
     }
 
     /// A packet of a set-up.
@@ -435,9 +450,12 @@ impl Nic {
     fn on_peer(&mut self, path: u32, theirs: &wire::Setup<'_>, now: Instant) {
         let Nic { config, vis, desk, .. } = self;
         let from = (theirs.vi, theirs.key);
-        let found = vis.iter_mut().find(|(_, vi)| {
+        let found = vis.iter_mut().find(|(number, vi)| {
             let asks = vi.setup.as_ref().is_some_and(|ours| {
+                // On a loopback a VI hears its own request.
+                let is_itself = (*number, ours.key) == from;
                 ours.is_peer
+                    && !is_itself
                     && ours.path == path
                     && ours.local == theirs.remote
                     && ours.remote == theirs.local

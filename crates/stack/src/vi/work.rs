@@ -209,6 +209,12 @@ impl WorkQueue {
         self.works.len()
     }
 
+    /// The number of the first that has not been dequeued.
+    #[inline]
+    pub(super) fn front(&self) -> u64 {
+        self.front
+    }
+
     /// The number that the next work gets.
     pub(super) fn end(&self) -> u64 {
         self.front + self.works.len() as u64

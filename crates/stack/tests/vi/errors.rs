@@ -330,6 +330,20 @@ fn a_fault_that_the_host_edge_found_keeps_its_place_in_the_queue() {
 }
 
 #[test]
+fn an_unreliable_sender_goes_on_behind_a_fault_that_was_dequeued_at_once() {
+    let mut one = pair(Reliability::Unreliable);
+    let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
+    one.receive(1, 1, &to);
+    let side = &mut one.sides[0];
+    side.nic.post_judged_send(side.vi, Work::send(1, &from), Status::FORMAT).expect("connected, with room");
+    assert_eq!(one.sent(0).map(|done| done.status), Some(Status::FORMAT));
+    one.send(0, Work::send(2, &from)).expect("connected");
+    one.run(A_WHILE);
+    assert_eq!(one.sent(0).map(|done| (done.cookie, done.status)), Some((2, Status::OK)));
+    assert_eq!(one.received(1).map(|done| done.status), Some(Status::OK));
+}
+
+#[test]
 fn a_path_that_goes_takes_its_connections_along() {
     let mut one = pair(Reliability::Reception);
     let to = [one.at(0, 0, 8)];

@@ -128,6 +128,19 @@ fn a_peer_that_falls_silent_is_given_up_within_its_time() {
 }
 
 #[test]
+fn a_dry_peer_that_falls_silent_is_given_up_too() {
+    let mut pair = Pair::connected(Reliability::Reception, false, &Config::default());
+    let from = [pair.at(0, 0, 8)];
+    pair.send(0, Work::send(1, &from)).expect("connected");
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.state(0), ViState::Connected, "it says again and again that it is dry");
+    pair.harm.loss = 1.0;
+    pair.run(Duration::from_secs(2));
+    assert_eq!(pair.state(0), ViState::Error);
+    assert_eq!(pair.sent(0).map(|done| done.status), Some(Status::TRANSPORT));
+}
+
+#[test]
 fn a_quiet_connection_lives_as_long_as_both_ends() {
     for level in [Reliability::Unreliable, Reliability::Reception] {
         let mut pair = Pair::connected(level, false, &Config::default());

@@ -157,6 +157,8 @@ static void a_handle_of_one_nic_is_not_one_of_another(void) {
     VIP_VI_ATTRIBUTES attributes;
     VIP_MEM_ATTRIBUTES memory;
     VIP_MEM_HANDLE handle;
+    if (is_loopback())
+        return; /* which has one NIC */
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipCreateCQ(pair.there.nic, 8, &cq));
     attributes = attributes_for(&pair.here, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -177,13 +179,14 @@ static void a_null_where_a_result_belongs_is_refused(void) {
     VIP_VI_STATE state;
     VIP_VI_ATTRIBUTES attributes;
     VIP_BOOLEAN empty;
+    VIP_NIC_HANDLE nic;
     Address address;
     side_open(&side);
     vi = vi_of(&side, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     attributes = attributes_for(&side, VIP_SERVICE_RELIABLE_DELIVERY);
     address_of(side.nic, "x", &address);
     OK(VipCreateCQ(side.nic, 8, &cq));
-    BAD(VipOpenNic(NULL, &side.nic));
+    BAD(VipOpenNic(NULL, &nic));
     BAD(VipOpenNic(story_device, NULL));
     BAD(VipQueryNic(side.nic, NULL));
     BAD(VipCreatePtag(side.nic, NULL));

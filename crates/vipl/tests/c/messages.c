@@ -2,7 +2,8 @@
 #include "story.h"
 
 static void a_message_of_every_length_arrives_whole(void) {
-    const VIP_UINT32 lengths[] = {0, 1, 3, 8, 63, 64, 65, 1000, 1472, 1500, 4095, 4096, 4097, 9000, 32768, 65535, 65536};
+    const VIP_UINT32 lengths[] = {0,    1,    3,    8,    63,   64,    65,    1000, 1472,
+                                  1500, 4095, 4096, 4097, 9000, 32768, 65535, 65536};
     unsigned k;
     int i;
     EACH_LEVEL(i) {
@@ -39,7 +40,8 @@ static void messages_and_completions_keep_the_order_of_posting(void) {
             post_recv(&pair.there, pair.far_vi, r[k] = plain(&pair.there, k, (size_t)k * 4096, 4096));
         for (k = 0; k < 32; k++) {
             paint(pair.here.data + k * 4096, 4096, (unsigned)k);
-            post_send(&pair.here, pair.near_vi, s[k] = plain(&pair.here, k, (size_t)k * 4096, (VIP_UINT32)(k * 128 + 1)));
+            s[k] = plain(&pair.here, k, (size_t)k * 4096, (VIP_UINT32)(k * 128 + 1));
+            post_send(&pair.here, pair.near_vi, s[k]);
         }
         for (k = 0; k < 32; k++)
             sent(pair.near_vi, s[k], 0);

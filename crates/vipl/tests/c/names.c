@@ -41,7 +41,7 @@ static void a_hosts_file_gives_names_to_addresses_and_back(void) {
     sprintf(path, "vipl-hosts-%s.tmp", "names");
     file = fopen(path, "w");
     CHECK(file != NULL);
-    text[0] = 0;
+    strcpy(text, mine.net.HostAddressLen == 0 ? "loopback" : "");
     for (i = 0; i < mine.net.HostAddressLen; i++)
         sprintf(text + strlen(text), "%s%02x", i ? ":" : "", (unsigned)(unsigned char)mine.room[4 + i]);
     fprintf(file, "# names for the test\n%s  kiban-one kiban-uno # the first\n", text);

@@ -12,12 +12,13 @@ static void a_nic_tells_its_bounds_and_its_address(void) {
     CHECK(memchr(a.Name, 0, sizeof a.Name) != NULL && a.Name[0] != 0);
     EQUAL(a.ThreadSafe, VIP_TRUE);
     /* Old programs keep whole addresses in 40 bytes, with discriminators of 8 or 16. */
-    CHECK(a.NicAddressLen >= 1 && a.NicAddressLen <= 20 && a.LocalNicAddress != NULL);
+    CHECK(a.NicAddressLen <= 20 && a.LocalNicAddress != NULL);
+    CHECK(is_loopback() == (a.NicAddressLen == 0));
     CHECK(a.MaxDiscriminatorLen >= 16);
     CHECK(a.MaxVI >= 64 && a.MaxCQ >= 16 && a.MaxCQEntries >= 1024 && a.MaxPtags >= 16);
-    /* The architecture asks for at least 252 segments ... and 32 KB messages. */
+    /* The architecture asks for messages of 32 KB at least; cLAN had 252 segments. */
     CHECK(a.MaxTransferSize >= 32768 && a.NativeMTU >= 64);
-    CHECK(a.MaxSegmentsPerDesc >= 8 && a.MaxDescriptorsPerQueue >= 64);
+    CHECK(a.MaxSegmentsPerDesc >= 252 && a.MaxDescriptorsPerQueue >= 64);
     CHECK(a.MaxRegisterRegions >= 64 && a.MaxRegisterBlockBytes >= 1 << 20);
     CHECK(a.MaxRegisterBytes >= a.MaxRegisterBlockBytes);
     EQUAL(a.ReliabilityLevelSupport, 7);
@@ -175,6 +176,8 @@ static void closing_a_nic_takes_along_what_was_made_on_it(void) {
     VIP_DESCRIPTOR *d;
     VIP_BOOLEAN receives;
     VIP_VI_HANDLE vi;
+    if (is_loopback())
+        return; /* which has one NIC */
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipCreateCQ(pair.here.nic, 8, &cq));
     OK(VipCloseNic(pair.here.nic));

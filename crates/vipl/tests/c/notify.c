@@ -96,6 +96,8 @@ static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error) {
 /* Receives, posts again, asks to be called again: a server without a thread of its own. */
 static void on_work_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *descriptor) {
     Side *side = heard.side;
+    if (descriptor->CS.Status & VIP_STATUS_ERROR_MASK)
+        return; /* flushed: the story is over */
     descriptor->CS.Status = 0;
     post_recv(side, vi, descriptor);
     OK(VipRecvNotify(vi, context, on_work_again));
@@ -128,16 +130,17 @@ static void a_callback_comes_for_the_next_receive_and_only_for_it(void) {
 
 static void a_callback_comes_at_once_for_what_is_done_already(void) {
     Pair pair;
-    VIP_DESCRIPTOR *s;
+    VIP_DESCRIPTOR *r;
     VIP_VI_HANDLE idle;
     forget();
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     idle = vi_of(&pair.here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
-    post_send(&pair.here, idle, s = plain(&pair.here, 0, 0, 5)); /* flushed: done */
-    OK(VipSendNotify(idle, NULL, on_work));
+    post_recv(&pair.here, idle, r = plain(&pair.here, 0, 0, 5));
+    OK(VipDisconnect(idle)); /* flushed: done */
+    OK(VipRecvNotify(idle, NULL, on_work));
     hear(1);
-    CHECK(heard.descriptor == s);
-    EQUAL(s->CS.Status & VIP_STATUS_ERROR_MASK, VIP_STATUS_DESC_FLUSHED_ERROR);
+    CHECK(heard.descriptor == r);
+    EQUAL(r->CS.Status & VIP_STATUS_ERROR_MASK, VIP_STATUS_DESC_FLUSHED_ERROR);
     pair_close(&pair);
 }
 
@@ -209,6 +212,7 @@ static void a_lost_connection_is_told_to_the_error_handler(void) {
     hear_error(VIP_ERROR_CONN_LOST);
     CHECK(heard.context == &mark && heard.last_error.NicHandle == pair.here.nic);
     CHECK(heard.last_error.ViHandle == pair.near_vi && heard.last_error.CQHandle == NULL);
+    CHECK(heard.last_error.DescriptorPtr == NULL);
     EQUAL(heard.last_error.ResourceCode, VIP_RESOURCE_VI);
     EQUAL(state_of(pair.near_vi), VIP_STATE_ERROR);
     /* Taken back, it is not told. */
@@ -237,6 +241,74 @@ static void a_message_that_meets_no_receive_is_told(void) {
     pair_close(&pair);
 }
 
+/* RDMA that is refused is told on the side whose memory it was. */
+static void refused_rdma_is_told_where_it_was_refused(void) {
+    int read;
+    for (read = 0; read < 2; read++) {
+        Pair pair;
+        VIP_DESCRIPTOR *d, *done;
+        forget();
+        pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
+        OK(VipErrorCallback(pair.there.nic, NULL, on_error));
+        d = blank(&pair.here, 0);
+        d->CS.Control = read ? VIP_CONTROL_OP_RDMAREAD : VIP_CONTROL_OP_RDMAWRITE;
+        with_remote(d, &pair.there, 0);
+        d->DS[0].Remote.Handle ^= 0x40000000;
+        with_data(d, &pair.here, 0, 8);
+        post_send(&pair.here, pair.near_vi, d);
+        hear_error(read ? VIP_ERROR_RDMAR_PROT : VIP_ERROR_RDMAW_PROT);
+        hear_error(VIP_ERROR_CONN_LOST);
+        (void)VipSendWait(pair.near_vi, LONG, &done);
+        CHECK(done == d);
+        pair_close(&pair);
+    }
+}
+
+static void a_completion_queue_that_is_too_small_is_told(void) {
+    Side side;
+    VIP_CQ_HANDLE cq;
+    VIP_VI_HANDLE vi;
+    VIP_BOOLEAN receives;
+    forget();
+    side_open(&side);
+    OK(VipErrorCallback(side.nic, NULL, on_error));
+    OK(VipCreateCQ(side.nic, 1, &cq));
+    vi = vi_of(&side, VIP_SERVICE_RELIABLE_DELIVERY, NULL, cq);
+    post_recv(&side, vi, plain(&side, 0, 0, 8));
+    post_recv(&side, vi, plain(&side, 1, 0, 8));
+    OK(VipDisconnect(vi)); /* flushes both: two completions, room for one */
+    hear_error(VIP_ERROR_VI_OVERRUN);
+    EQUAL(heard.last_error.ResourceCode, VIP_RESOURCE_CQ);
+    CHECK(heard.last_error.CQHandle == cq && heard.last_error.ViHandle == NULL);
+    OK(VipCQWait(cq, LONG, &vi, &receives));
+    EQUAL(VipCQDone(cq, &vi, &receives), VIP_NOT_DONE);
+    side_close(&side);
+}
+
+static void an_answer_without_memory_is_told(void) {
+    Side side;
+    VIP_VI_HANDLE vi;
+    VIP_MEM_HANDLE memory;
+    VIP_DESCRIPTOR *d, *done;
+    forget();
+    side_open(&side);
+    OK(VipErrorCallback(side.nic, NULL, on_error));
+    vi = vi_of(&side, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
+    d = blank(&side, 0);
+    OK(VipRegisterMem(side.nic, d, 64, NULL, &memory));
+    OK(VipPostRecv(vi, d, memory));
+    OK(VipDeregisterMem(side.nic, d, memory));
+    OK(VipDisconnect(vi));
+    EQUAL(VipRecvDone(vi, &done), VIP_DESCRIPTOR_ERROR);
+    CHECK(done == d);
+    EQUAL(d->CS.Status, 0);
+    hear_error(VIP_ERROR_COMP_PROT);
+    EQUAL(heard.last_error.ResourceCode, VIP_RESOURCE_DESCRIPTOR);
+    CHECK(heard.last_error.DescriptorPtr == d);
+    EQUAL(heard.last_error.OpCode, VIP_STATUS_OP_RECEIVE);
+    side_close(&side);
+}
+
 static void closing_a_nic_ends_what_waits_for_a_call(void) {
     Pair pair;
     forget();
@@ -256,6 +328,9 @@ int main(int argc, char **argv) {
     TELL(a_completion_queue_calls_back_with_vi_and_side);
     TELL(a_lost_connection_is_told_to_the_error_handler);
     TELL(a_message_that_meets_no_receive_is_told);
+    TELL(refused_rdma_is_told_where_it_was_refused);
+    TELL(a_completion_queue_that_is_too_small_is_told);
+    TELL(an_answer_without_memory_is_told);
     TELL(closing_a_nic_ends_what_waits_for_a_call);
     return story_end();
 }

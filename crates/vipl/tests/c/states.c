@@ -164,7 +164,7 @@ static void a_vi_with_uncollected_work_is_not_destroyed(void) {
     side_close(&side);
 }
 
-static void work_posted_in_the_wrong_state_comes_back_flushed(void) {
+static void a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -173,9 +173,8 @@ static void work_posted_in_the_wrong_state_comes_back_flushed(void) {
         pair_open(&pair, LEVELS[i]);
         idle = vi_of(&pair.here, LEVELS[i], NULL, NULL);
         s = plain(&pair.here, 0, 0, 16);
-        post_send(&pair.here, idle, s); /* idle: nowhere to send it */
-        sent(idle, s, VIP_STATUS_DESC_FLUSHED_ERROR);
-        EQUAL(state_of(idle), VIP_STATE_IDLE);
+        EQUAL(VipPostSend(idle, s, pair.here.memory), VIP_INVALID_STATE); /* nowhere to send it */
+        EQUAL(VipSendDone(idle, &r), VIP_NOT_DONE);
         OK(VipDisconnect(pair.far_vi));
         becomes(pair.near_vi, VIP_STATE_ERROR);
         s = plain(&pair.here, 0, 0, 16);
@@ -220,6 +219,7 @@ static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
     OK(VipConnectPeerRequest(pair.near_vi, &near_address.net, &far_address.net, VIP_INFINITE));
     EQUAL(state_of(pair.near_vi), VIP_STATE_CONNECT_PENDING);
     EQUAL(VipConnectPeerDone(pair.near_vi, &a), VIP_NOT_DONE);
+    EQUAL(VipPostSend(pair.near_vi, plain(&pair.here, 0, 0, 16), pair.here.memory), VIP_INVALID_STATE);
     EQUAL(VipDestroyVi(pair.near_vi), VIP_INVALID_STATE);
     OK(VipDisconnect(pair.near_vi));
     EQUAL(state_of(pair.near_vi), VIP_STATE_IDLE);
@@ -235,7 +235,7 @@ int main(int argc, char **argv) {
     TELL(a_vi_goes_from_idle_to_connected_and_back);
     TELL(a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected);
     TELL(a_vi_with_uncollected_work_is_not_destroyed);
-    TELL(work_posted_in_the_wrong_state_comes_back_flushed);
+    TELL(a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed);
     TELL(what_was_posted_is_flushed_in_order_when_the_connection_goes);
     TELL(a_request_is_pending_until_it_is_answered_or_given_up);
     return story_end();

@@ -1,4 +1,4 @@
-/* How to wait: policies of a queue and of one call, and what they report. Times are not judged: a busy machine is slow. */
+/* How to wait: policies of a queue and of one call, and what they report. Times are not judged. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -84,7 +84,7 @@ static void every_policy_brings_every_message(void) {
         OK(VipQueryViWait(pair.near_vi, VIP_TRUE, &report));
         EQUAL(report.Policy, policies[k]);
         EQUAL(report.Reserved, 0);
-        CHECK(report.SpinHits + report.Blocks <= report.Waits + report.Blocks);
+        CHECK(report.SpinHits <= report.Waits);
         if (policies[k] == VIP_WAIT_HYBRID)
             EQUAL(report.SpinNs, 50000);
         if (policies[k] == VIP_WAIT_INTERRUPT)
@@ -125,19 +125,21 @@ static void a_wait_of_every_kind_ends_when_its_time_is_over(void) {
     pair_close(&pair);
 }
 
+/* What was there at once was not waited for; so round trips are made until one had to be. */
 static void a_report_counts_what_was_waited_for(void) {
     Pair pair;
     VIP_WAIT_REPORT before, after;
-    VIP_DESCRIPTOR *d;
+    time_t end = time(NULL) + (time_t)(LONG / 1000);
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipSetViWait(pair.near_vi, VIP_WAIT_INTERRUPT, 0));
     OK(VipQueryViWait(pair.near_vi, VIP_TRUE, &before));
-    EQUAL(VipRecvWait(pair.near_vi, SHORT, &d), VIP_TIMEOUT);
-    OK(VipQueryViWait(pair.near_vi, VIP_TRUE, &after));
-    EQUAL(after.Waits - before.Waits, 1);
-    EQUAL(after.SpinHits, before.SpinHits);
-    CHECK(after.Blocks + after.TimedSleeps > before.Blocks + before.TimedSleeps);
-    CHECK(after.BlockCostNs > 0);
+    EQUAL(before.Waits, 0);
+    CHECK(before.BlockCostNs > 0);
+    do {
+        round_trips(&pair, as_set);
+        OK(VipQueryViWait(pair.near_vi, VIP_TRUE, &after));
+    } while (after.Waits == 0 && time(NULL) <= end);
+    CHECK(after.Waits > 0 && after.SpinHits <= after.Waits);
     pair_close(&pair);
 }
 

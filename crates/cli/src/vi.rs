@@ -1,0 +1,267 @@
+//! `kiban vi`: VI in real time, between two NICs of one host or of two.
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_ground::Wait;
+use kiban_lab::table::{Table, figure};
+use kiban_lab::vi::{self, MESSAGE_BYTES_MAX, PingPong, Plan, Stream};
+use kiban_real::vi::{Device, HostAddress, Nic};
+use kiban_stack::vi::Reliability;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Send messages through a VI NIC, and measure them.
+///
+/// The VI Architecture gives programs queues of their own to a NIC. Here the NIC is software, and its link is memory shared
+/// by two processes, or UDP. Without a HOST both ends run in this process, a NIC each, joined as two processes would be.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban vi pingpong                              round trips through shared memory\n  kiban vi pingpong --wait poll                  both ends spin: the shortest round trip, two busy cores\n  kiban vi stream --bytes 65536 --json           how much goes through, for a program\n\nTwo processes of one host:\n  kiban vi serve --device shm:lab &\n  kiban vi pingpong shm:lab\n\nTwo hosts:\n  kiban vi serve --device udp:192.0.2.1          on one of them\n  kiban vi stream udp:192.0.2.1 --level reception  on the other\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Vi {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Measure round trips: a message there, the same back.
+    Pingpong(Measure),
+    /// Measure a stream: messages one way.
+    Stream(Measure),
+    /// Answer measurements of other processes or hosts until ctrl-c.
+    Serve(Serve),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// Where: shm:NAME, udp:ADDRESS or udp:ADDRESS:PORT.
+    #[arg(long, value_name = "DEVICE")]
+    device: Device,
+    /// How to wait: poll, interrupt, hybrid:100us (any time) or adaptive.
+    #[arg(long, default_value = "adaptive", value_name = "POLICY")]
+    wait: Wait,
+    /// Say nothing of clients.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Args)]
+struct Measure {
+    /// Who serves: shm:NAME, udp:ADDRESS or udp:ADDRESS:PORT; a server in this process where none is given.
+    host: Option<HostAddress>,
+    /// The device of this end; by default one that reaches HOST, or shared memory.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<Device>,
+    /// Bytes of a message [default: 8 for pingpong, 65536 for stream].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=i64::from(MESSAGE_BYTES_MAX)))]
+    bytes: Option<u32>,
+    /// Messages.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    count: u64,
+    /// The reliability level.
+    #[arg(long, value_enum, default_value = "delivery")]
+    level: Level,
+    /// How both ends wait (a server elsewhere has its own way): poll, interrupt, hybrid:100us (any time) or adaptive.
+    #[arg(long, default_value = "adaptive", value_name = "POLICY")]
+    wait: Wait,
+    /// Print one JSON object in place of the table.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The reliability levels of the VI Architecture.
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    /// At most once; losses are silent.
+    Unreliable,
+    /// Exactly once, in order, or the connection is lost.
+    Delivery,
+    /// The same, and done means: in the peer's memory.
+    Reception,
+}
+
+impl Level {
+    fn reliability(self) -> Reliability {
+        match self {
+            Level::Unreliable => Reliability::Unreliable,
+            Level::Delivery => Reliability::Delivery,
+            Level::Reception => Reliability::Reception,
+        }
+    }
+}
+
+impl Vi {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        match self.what {
+            What::Pingpong(measure) => measure.run(8, vi::ping_pong, ping_pong_table),
+            What::Stream(measure) => measure.run(65_536, vi::stream, stream_table),
+            What::Serve(serve) => serve.run(),
+        }
+    }
+}
+
+fn open(device: &Device, wait: Wait) -> Result<Nic, String> {
+    let nic = Nic::open(device).map_err(|error| error.to_string())?;
+    nic.set_wait(wait);
+    Ok(nic)
+}
+
+impl Serve {
+    fn run(self) -> Result<ExitCode, String> {
+        if matches!(self.device, Device::Loopback | Device::Shm(None)) {
+            return Err(format!("nobody could find {}: give shm:NAME or udp:ADDRESS", self.device));
+        }
+        let nic = open(&self.device, self.wait)?;
+        let quiet = self.quiet;
+        if !quiet {
+            eprintln!("serving at {}; ctrl-c ends", nic.address());
+        }
+        vi::serve(&nic, &|| false, &|what| {
+            if !quiet {
+                eprintln!("{what}");
+            }
+        })
+        .map_err(|failure| failure.to_string())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A measurement: with this NIC, that host, this plan, told how far it is.
+type Measurement<T> =
+    fn(&Nic, &HostAddress, &Plan, &mut dyn FnMut(u64)) -> Result<T, kiban_real::vi::Failure>;
+
+impl Measure {
+    fn run<T: Serialize>(
+        self,
+        bytes: u32,
+        measure: Measurement<T>,
+        table: fn(&Measure, &T) -> Table,
+    ) -> Result<ExitCode, String> {
+        let plan = Plan {
+            reliability: self.level.reliability(),
+            bytes: self.bytes.unwrap_or(bytes),
+            count: self.count,
+            warm_up: (self.count / 10).min(1000),
+        };
+        let result = match &self.host {
+            Some(host) => self.with(host, &plan, measure)?,
+            None => self.alone(&plan, measure)?,
+        };
+        let text = if self.json {
+            serde_json::to_string_pretty(&result).map_err(|error| error.to_string())? + "\n"
+        } else {
+            table(&self, &result).to_string()
+        };
+        crate::print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn bar(&self) -> ProgressBar {
+        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages {per_sec}")
+            .expect("the template is well formed");
+        ProgressBar::with_draw_target(Some(self.count), target).with_style(style)
+    }
+
+    /// A server is elsewhere.
+    fn with<T>(&self, host: &HostAddress, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
+        let device = match (&self.device, host) {
+            (Some(device), _) => device.clone(),
+            (None, HostAddress::Loopback) => {
+                return Err("nobody else serves on the loopback: leave HOST out".into());
+            }
+            (None, HostAddress::Name(_)) => Device::Shm(None),
+            (None, HostAddress::Udp(to)) if to.is_ipv4() => Device::Udp(([0, 0, 0, 0], 0).into()),
+            (None, HostAddress::Udp(_)) => Device::Udp((std::net::Ipv6Addr::UNSPECIFIED, 0).into()),
+        };
+        let nic = open(&device, self.wait)?;
+        let bar = self.bar();
+        let result = measure(&nic, host, plan, &mut |done| bar.set_position(done));
+        bar.finish_and_clear();
+        result.map_err(|failure| format!("{host}: {failure}"))
+    }
+
+    /// The server is here, with a NIC of its own.
+    fn alone<T>(&self, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
+        let name = format!("vi-{}", std::process::id());
+        let (own, others) = match &self.device {
+            None | Some(Device::Shm(None)) => (Device::Shm(None), Device::Shm(Some(name))),
+            Some(Device::Shm(Some(name))) => (Device::Shm(None), Device::Shm(Some(name.clone()))),
+            Some(Device::Udp(local)) => {
+                (Device::Udp((local.ip(), 0).into()), Device::Udp((local.ip(), 0).into()))
+            }
+            Some(Device::Loopback) => (Device::Loopback, Device::Loopback),
+        };
+        let server = open(&others, self.wait)?;
+        let client = if own == Device::Loopback { server.clone() } else { open(&own, self.wait)? };
+        // Whoever calls before the server listens would be refused.
+        for endpoint in [vi::ECHO, vi::SINK] {
+            server.listen(endpoint).map_err(|refusal| refusal.to_string())?;
+        }
+        let over = AtomicBool::new(false);
+        let bar = self.bar();
+        std::thread::scope(|threads| {
+            threads.spawn(|| vi::serve(&server, &|| over.load(Ordering::Relaxed), &|_| {}));
+            let result = measure(&client, &server.address(), plan, &mut |done| bar.set_position(done));
+            over.store(true, Ordering::Relaxed);
+            bar.finish_and_clear();
+            result.map_err(|failure| failure.to_string())
+        })
+    }
+
+    fn title(&self, what: &str, bytes: u32) -> String {
+        let host = match (&self.host, &self.device) {
+            (Some(host), _) => host.to_string(),
+            (None, Some(device)) => format!("{device}, both ends here"),
+            (None, None) => "shared memory, both ends here".into(),
+        };
+        let level = match self.level {
+            Level::Unreliable => "unreliable delivery",
+            Level::Delivery => "reliable delivery",
+            Level::Reception => "reliable reception",
+        };
+        format!("{what} of {bytes} bytes, {host}, {level}, {} waiting", self.wait)
+    }
+}
+
+fn ping_pong_table(measure: &Measure, result: &PingPong) -> Table {
+    let mut table = Table::new(measure.title("Round trips", result.bytes))
+        .numbers("round trips")
+        .numbers("min us")
+        .numbers("p50 us")
+        .numbers("p99 us")
+        .numbers("p99.9 us")
+        .numbers("max us")
+        .numbers("CPU %");
+    let times = [result.min_us, result.p50_us, result.p99_us, result.p999_us, result.max_us];
+    let cells = std::iter::once(result.count.to_string())
+        .chain(times.map(|time| format!("{time:.2}")))
+        .chain([format!("{:.0}", result.cpu_percent)]);
+    table.row(cells);
+    table.remark("CPU  of this process by wall time; two spinning ends in one process are 200 %");
+    table
+}
+
+fn stream_table(measure: &Measure, result: &Stream) -> Table {
+    let mut table = Table::new(measure.title("Messages", result.bytes))
+        .numbers("messages")
+        .numbers("lost")
+        .numbers("seconds")
+        .numbers("MB/s")
+        .numbers("messages/s")
+        .numbers("CPU %");
+    table.row([
+        result.count.to_string(),
+        result.lost.to_string(),
+        format!("{:.3}", result.seconds),
+        figure(result.mbytes_per_second),
+        figure(result.messages_per_second),
+        format!("{:.0}", result.cpu_percent),
+    ]);
+    table
+}

@@ -1,0 +1,250 @@
+//! A host of somebody else's board: VI work and completions through rings in shared memory.
+//!
+//! Goal      a process without a NIC of its own uses the one of another: the board keeps the links and the protocols, the
+//!           host keeps its memory and looks at its completions, by any policy of waiting.
+//! Memory    one memfd that the host makes: bells, work ring, completion ring, and the arena, in which everything stands
+//!           that the board may touch. Addresses in descriptors count from the arena's start.
+//! Calls     [`BoardHost::ask`] waits for the reply; descriptors are posted without waiting. What is told meanwhile is kept.
+//! End       dropping the host, or its death, takes back all it had. If the board ends, every call says so.
+//! Limits    one thread at a time; [`ARENA_BYTES_MAX`] of arena.
+
+use crate::clock::{Clock, machine_nanos};
+use crate::link::channel::{Channel, FRONT_BYTES, Half, NAME_BYTES_MAX};
+use crate::wait::{EventSleeper, Waiting};
+use kiban_board::queues::{Control, Denied, Host, PostError, Told, done_shape, work_shape};
+use kiban_ground::ring::{Condemned, Consumer, Producer, Shape};
+use kiban_ground::{Instant, Region, Wait};
+use kiban_stack::vi::{Segment, Work};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Bytes of the largest arena.
+pub const ARENA_BYTES_MAX: usize = 1 << 30;
+/// Entries of the two rings.
+const WORK_ENTRIES: usize = 256;
+const DONE_ENTRIES: usize = 512;
+/// How often a host that spins looks whether the board is still there.
+const LOOK_AROUND: Duration = Duration::from_millis(1);
+
+/// Where the work ring, the completion ring and the arena begin; the shapes of the rings.
+pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
+    let shapes = (work_shape(WORK_ENTRIES), done_shape(DONE_ENTRIES));
+    let done = FRONT_BYTES + shapes.0.bytes().next_multiple_of(64);
+    let arena = (done + shapes.1.bytes()).next_multiple_of(4096);
+    (FRONT_BYTES, done, arena, shapes)
+}
+
+/// The door of a board that serves hosts by a name.
+pub(crate) fn door_name(name: &str) -> io::Result<Vec<u8>> {
+    let door = format!("board/{name}").into_bytes();
+    if name.is_empty() || door.len() > NAME_BYTES_MAX {
+        let message = format!("a board's name has 1 to {} bytes", NAME_BYTES_MAX - "board/".len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(door)
+}
+
+/// Why a host's call came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostError {
+    /// The board refused.
+    Denied(Denied),
+    /// The entry did not go into the ring.
+    Post(PostError),
+    /// The time is over.
+    Timeout,
+    /// The board has gone.
+    Gone,
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostError::Denied(denied) => denied.fmt(f),
+            HostError::Post(error) => error.fmt(f),
+            HostError::Timeout => f.write_str("nothing came in time"),
+            HostError::Gone => f.write_str("the board has gone: attach to another"),
+        }
+    }
+}
+
+impl std::error::Error for HostError {}
+
+impl From<PostError> for HostError {
+    fn from(error: PostError) -> HostError {
+        HostError::Post(error)
+    }
+}
+
+impl From<Condemned> for HostError {
+    fn from(_: Condemned) -> HostError {
+        HostError::Gone
+    }
+}
+
+/// A host that is attached to a board of another process.
+pub struct BoardHost {
+    queues: Host,
+    channel: Channel,
+    arena: Region,
+    sleeper: EventSleeper,
+    waiting: Waiting,
+    clock: Clock,
+    around_at: Instant,
+    cookie: u64,
+    kept: VecDeque<Told>,
+    /// Told since the board was last rung for the room in its completion ring.
+    taken: usize,
+}
+
+impl BoardHost {
+    /// Attaches to the board that serves hosts by this name, with an arena of so many bytes.
+    ///
+    /// # Errors
+    /// No board of this user's has that name, or the system refuses the memory.
+    pub fn attach(name: &str, arena_bytes: usize, wait: Wait) -> io::Result<BoardHost> {
+        if arena_bytes > ARENA_BYTES_MAX {
+            let message = format!("an arena has at most {ARENA_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let (work, done, arena, shapes) = layout();
+        let bytes = (arena + arena_bytes).next_multiple_of(4096);
+        let mut half = Half::call(&door_name(name)?, &[], bytes)?;
+        let channel = loop {
+            if let Some(channel) = half.complete(bytes..=bytes)? {
+                break channel;
+            }
+            // The board answers when it is next driven; its helper sees to that.
+            let mut files = [rustix::event::PollFd::new(&half, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut files, None)?;
+        };
+        let clock = Clock::new();
+        let region = channel.region();
+        let memory =
+            region.part(region.address() + arena as u64, arena_bytes).expect("the memory is so long");
+        Ok(BoardHost {
+            queues: Host::new(Producer::new(region, work, shapes.0), Consumer::new(region, done, shapes.1)),
+            arena: memory.called(0),
+            sleeper: EventSleeper::over(channel.event().try_clone_to_owned()?),
+            channel,
+            waiting: Waiting::new(wait, clock),
+            clock,
+            around_at: Instant::ZERO,
+            cookie: 0,
+            kept: VecDeque::new(),
+            taken: 0,
+        })
+    }
+
+    /// The memory that host and board share; its first byte is called 0.
+    pub fn arena(&self) -> &Region {
+        &self.arena
+    }
+
+    /// Posts a descriptor to a VI's send queue.
+    ///
+    /// # Errors
+    /// The ring is full, the descriptor too long, or the board has gone.
+    pub fn send(&mut self, vi: u32, work: &Work<'_>) -> Result<(), PostError> {
+        self.queues.send(vi, work)?;
+        self.channel.ring(machine_nanos);
+        Ok(())
+    }
+
+    /// Posts a descriptor to a VI's receive queue.
+    ///
+    /// # Errors
+    /// As [`BoardHost::send`].
+    pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+        self.queues.receive(vi, cookie, segments)?;
+        self.channel.ring(machine_nanos);
+        Ok(())
+    }
+
+    /// Asks for something and waits for the reply: a number that was asked for, or zero.
+    ///
+    /// # Errors
+    /// The board refuses or has gone, or the time is over.
+    pub fn ask(&mut self, control: &Control, timeout: Duration) -> Result<u32, HostError> {
+        self.cookie += 1;
+        let own = self.cookie | 1 << 63;
+        self.queues.ask(own, control)?;
+        self.channel.ring(machine_nanos);
+        let deadline = self.clock.now() + timeout;
+        loop {
+            match self.next(deadline)? {
+                Told::Reply { cookie, result } if cookie == own => return result.map_err(HostError::Denied),
+                other => self.kept.push_back(other),
+            }
+        }
+    }
+
+    /// What the board tells next; looks once.
+    ///
+    /// # Errors
+    /// The board broke the ring.
+    pub fn poll(&mut self) -> Result<Option<Told>, HostError> {
+        if let Some(told) = self.kept.pop_front() {
+            return Ok(Some(told));
+        }
+        let told = self.queues.told()?;
+        if told.is_some() {
+            self.note_taken();
+        }
+        Ok(told)
+    }
+
+    /// A board that found the completion ring full has filled more than this since it was last rung.
+    fn note_taken(&mut self) {
+        self.taken += 1;
+        if self.taken >= DONE_ENTRIES / 4 {
+            self.taken = 0;
+            self.channel.ring(machine_nanos);
+        }
+    }
+
+    /// Waits for what the board tells next.
+    ///
+    /// # Errors
+    /// The board has gone, or the time is over.
+    pub fn told(&mut self, timeout: Duration) -> Result<Told, HostError> {
+        if let Some(told) = self.kept.pop_front() {
+            return Ok(told);
+        }
+        self.next(if timeout == Duration::MAX { Instant::NEVER } else { self.clock.now() + timeout })
+    }
+
+    fn next(&mut self, deadline: Instant) -> Result<Told, HostError> {
+        let BoardHost { queues, channel, sleeper, waiting, clock, around_at, .. } = self;
+        let files = [channel.socket()];
+        let look = || {
+            match queues.told() {
+                Ok(None) => {}
+                Ok(Some(told)) => return Some(Ok(told)),
+                Err(condemned) => return Some(Err(condemned.into())),
+            }
+            let now = clock.now();
+            if now < *around_at {
+                return None;
+            }
+            *around_at = now + LOOK_AROUND;
+            channel.is_gone().then_some(Err(HostError::Gone))
+        };
+        let told = waiting.wait(channel.own_bell(), &sleeper.beside(&files), deadline, look);
+        if matches!(told, Some(Ok(_))) {
+            self.note_taken();
+        }
+        told.unwrap_or(Err(HostError::Timeout))
+    }
+}
+
+impl fmt::Debug for BoardHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BoardHost({:?})", self.arena)
+    }
+}
+
+#[cfg(test)]
+mod tests;

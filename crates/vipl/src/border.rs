@@ -1,0 +1,94 @@
+//! The border: what every call does with pointers, answers and panics.
+//!
+//! Goal      unsafe code in one place: a pointer of the program's is checked for null and alignment, and then read or
+//!           written whole, once.
+//! Limits    whether a pointer that is not null points to memory cannot be known here; `vipl.h` asks for it.
+
+use crate::abi::VIP_RETURN;
+use core::ptr::NonNull;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// What a call comes to: an error is the code that the program gets.
+pub(crate) type Answer<T = ()> = Result<T, VIP_RETURN>;
+
+/// Runs a call. A panic is our fault, and must not run through frames of C.
+pub(crate) fn call(work: impl FnOnce() -> Answer) -> VIP_RETURN {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => VIP_RETURN::SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => VIP_RETURN::ERROR_RESOURCE,
+    }
+}
+
+/// Where the program wants a result.
+#[derive(Clone, Copy)]
+pub(crate) struct Out<T>(NonNull<T>);
+
+impl<T> Out<T> {
+    /// # Safety
+    /// If it is not null, `at` can be written for the length of the call.
+    pub(crate) unsafe fn at(at: *mut T) -> Answer<Out<T>> {
+        match NonNull::new(at) {
+            Some(place) if place.is_aligned() => Ok(Out(place)),
+            _ => Err(VIP_RETURN::INVALID_PARAMETER),
+        }
+    }
+
+    pub(crate) fn put(&self, value: T) {
+        // SAFETY: it was promised when the place was taken that it can be written; what stands there is C's, which has
+        // nothing to drop.
+        unsafe { self.0.write(value) }
+    }
+}
+
+/// Copies what the program has at `at`.
+///
+/// # Safety
+/// If it is not null, `at` points to a valid `T`.
+pub(crate) unsafe fn read<T: Copy>(at: *const T) -> Answer<T> {
+    match NonNull::new(at.cast_mut()) {
+        // SAFETY: it is promised to point to a valid value; alignment is checked.
+        Some(place) if place.is_aligned() => Ok(unsafe { place.read() }),
+        _ => Err(VIP_RETURN::INVALID_PARAMETER),
+    }
+}
+
+/// A panic under a lock is reported by the call that panicked; the others go on with what there is.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn reading<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn writing<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_at_the_border() {
+        assert_eq!(call(|| panic!("this message is part of the test")), VIP_RETURN::ERROR_RESOURCE);
+        assert_eq!(call(|| Ok(())), VIP_RETURN::SUCCESS);
+        assert_eq!(call(|| Err(VIP_RETURN::TIMEOUT)), VIP_RETURN::TIMEOUT);
+    }
+
+    #[test]
+    fn null_and_crooked_places_are_refused() {
+        let mut words = [0u32; 2];
+        let crooked = words.as_mut_ptr().cast::<u8>().wrapping_add(1).cast::<u32>();
+        for place in [core::ptr::null_mut(), crooked] {
+            // SAFETY: neither is touched, and the words live on.
+            let refused = unsafe { Out::at(place).is_err() && read(place).is_err() };
+            assert!(refused);
+        }
+        // SAFETY: the words live on.
+        unsafe { Out::at(&raw mut words[1]) }.expect("a good place").put(7);
+        assert_eq!(words, [0, 7]);
+    }
+}

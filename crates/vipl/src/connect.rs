@@ -1,0 +1,195 @@
+//! Connections: addresses in the program's memory, and who waits for whom.
+//!
+//! Waiting   a server takes requests at a discriminator from its first `VipConnectWait` on, also between two of them: a
+//!           client that comes a moment early stands in line. It ends when a wait's time is over and nobody else waits.
+
+use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
+use crate::border::{Answer, locked};
+use crate::device;
+use crate::handles::{self, Handle, Object};
+use crate::nic::Nic;
+use crate::vi::{Vi, told_of};
+use core::mem::offset_of;
+use core::ptr::NonNull;
+use kiban_real::vi::{Address, Failure, HostAddress};
+use kiban_stack::vi::ViState;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request that a server has been told of.
+pub(crate) struct Request {
+    nic: Arc<Nic>,
+    asked: kiban_real::vi::Request,
+}
+
+const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
+
+/// An address out of the program's memory: host bytes and discriminator.
+///
+/// # Safety
+/// If it is not null, `at` points to an address that is as long as it says.
+unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8>)> {
+    let at = NonNull::new(at.cast_mut().cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
+    // SAFETY: an address begins with its two lengths; it need not be aligned, since old programs keep it in char arrays.
+    let [host, discriminator] = unsafe { at.cast::<[u16; 2]>().read_unaligned() }.map(usize::from);
+    if host > 256 || discriminator > nic.config.discriminator_bytes_max {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    let mut bytes = vec![0u8; host + discriminator];
+    // SAFETY: promised by the caller: behind the lengths stand that many bytes.
+    unsafe { at.add(BYTES_AT).copy_to_nonoverlapping(NonNull::from(&mut bytes[..]).cast(), bytes.len()) };
+    let discriminator = bytes.split_off(host);
+    Ok((bytes, discriminator))
+}
+
+/// The same, of another NIC: with its host understood.
+///
+/// # Safety
+/// As [`read`].
+unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> {
+    // SAFETY: passed on.
+    let (host, discriminator) = unsafe { read(nic, at)? };
+    let host = device::from_bytes(&host, &nic.host).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
+    Ok(Address { host, discriminator })
+}
+
+/// The host of an address.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn read_host(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<HostAddress> {
+    // SAFETY: passed on.
+    Ok(unsafe { read_remote(nic, at)? }.host)
+}
+
+/// Writes an address into the program's memory; without a discriminator the one that stands there is left alone.
+///
+/// # Safety
+/// `at` has room for it.
+pub(crate) unsafe fn write(
+    nic: &Nic,
+    at: NonNull<VIP_NET_ADDRESS>,
+    host: &HostAddress,
+    discriminator: Option<&[u8]>,
+) {
+    let at = at.cast::<u8>();
+    let host = device::to_bytes(host, &nic.host);
+    // SAFETY: promised by the caller; a NIC's address and a discriminator are shorter than 65536 bytes.
+    unsafe {
+        at.cast::<u16>().write_unaligned(host.len() as u16);
+        at.add(BYTES_AT).copy_from_nonoverlapping(NonNull::from(&host[..]).cast(), host.len());
+        if let Some(bytes) = discriminator {
+            at.add(offset_of!(VIP_NET_ADDRESS, DiscriminatorLen))
+                .cast::<u16>()
+                .write_unaligned(bytes.len() as u16);
+            at.add(BYTES_AT + host.len()).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        }
+    }
+}
+
+/// How many threads wait at each discriminator of a NIC.
+pub(crate) type Waiters = HashMap<Vec<u8>, usize>;
+
+/// What a server is told: the client's attributes, and a handle to answer with.
+pub(crate) type Told = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
+
+/// # Safety
+/// `local` is null or an address as long as it says; `remote` has room for any address of this NIC.
+pub(crate) unsafe fn wait(
+    nic: &Arc<Nic>,
+    local: *const VIP_NET_ADDRESS,
+    timeout: Duration,
+    remote: NonNull<VIP_NET_ADDRESS>,
+) -> Answer<Told> {
+    // SAFETY: promised by the caller.
+    let (_, discriminator) = unsafe { read(nic, local)? };
+    *locked(&nic.waiters).entry(discriminator.clone()).or_default() += 1;
+    let asked = nic.core.connect_wait(&discriminator, timeout);
+    let mut waiters = locked(&nic.waiters);
+    let still = waiters.get_mut(&discriminator).map_or(0, |count| {
+        *count -= 1;
+        *count
+    });
+    if still == 0 {
+        waiters.remove(&discriminator);
+        if asked == Err(Failure::Timeout) {
+            nic.core.unlisten(&discriminator);
+        }
+    }
+    drop(waiters);
+    let asked = asked?;
+    // SAFETY: promised by the caller.
+    unsafe { write(nic, remote, &asked.from.host, Some(&asked.from.discriminator)) };
+    let attributes = told_of(&asked.remoteness);
+    let request = Object::Request(Arc::new(Request { nic: nic.clone(), asked }));
+    Ok((attributes, nic.adopt_request(request)?.as_pointer()))
+}
+
+pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
+    let request = handles::request(pointer)?;
+    if !Arc::ptr_eq(&request.nic, &vi.nic) {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    let accepted = request.nic.core.accept(&request.asked, vi.number).map_err(VIP_RETURN::from);
+    // A request that this VI does not fit stays for another.
+    if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
+        request.nic.disown_request(Handle::of(pointer));
+    }
+    accepted
+}
+
+pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
+    let request = handles::request(pointer)?;
+    if request.nic.disown_request(Handle::of(pointer)).is_none() {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    // Whoever has given up meanwhile need not be told.
+    let _ = request.nic.core.reject(&request.asked);
+    Ok(())
+}
+
+/// # Safety
+/// `local` and `remote` are null or addresses as long as they say.
+pub(crate) unsafe fn request(
+    vi: &Vi,
+    local: *const VIP_NET_ADDRESS,
+    remote: *const VIP_NET_ADDRESS,
+    timeout: Duration,
+) -> Answer<VIP_VI_ATTRIBUTES> {
+    // SAFETY: promised by the caller.
+    let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
+    Ok(told_of(&vi.nic.core.connect(vi.number, &local, &remote, timeout)?))
+}
+
+/// # Safety
+/// As [`request`].
+pub(crate) unsafe fn request_peer(
+    vi: &Vi,
+    local: *const VIP_NET_ADDRESS,
+    remote: *const VIP_NET_ADDRESS,
+    timeout: Duration,
+) -> Answer {
+    // SAFETY: promised by the caller.
+    let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
+    Ok(vi.nic.core.connect_peer(vi.number, &local, &remote, timeout)?)
+}
+
+pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
+    // In this order: what is pending now may be known a moment later.
+    let is_pending = vi.nic.core.vi(vi.number)?.0 == ViState::ConnectPending;
+    match vi.nic.core.peer_done(vi.number)? {
+        Some(outcome) => Ok(told_of(&outcome?)),
+        None if is_pending => Err(VIP_RETURN::NOT_DONE),
+        None => Err(VIP_RETURN::INVALID_STATE),
+    }
+}
+
+pub(crate) fn peer_wait(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
+    // The request's own time ends the wait.
+    Ok(told_of(&vi.nic.core.peer_wait(vi.number, Duration::MAX)?))
+}
+
+pub(crate) fn disconnect(vi: &Vi) -> Answer {
+    Ok(vi.nic.core.disconnect(vi.number)?)
+}

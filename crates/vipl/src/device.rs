@@ -1,0 +1,205 @@
+//! Device names and host addresses: what `VipOpenNic` may be asked for, and how hosts are written in bytes.
+//!
+//! ```text
+//! device                                             host address
+//! loopback                                           none: 0 bytes
+//! shm | shm:NAME                                     the name, filled up with zeros to 16 bytes
+//! udp | udp:PORT | udp:ADDRESS | udp:ADDRESS:PORT    4 (or 16) bytes of IP address, 2 of port
+//! ```
+//!
+//! A NAME is 1 to 16 of letters, digits, `-`, `_` and `.`. Programs of the time copy addresses by the length that their own
+//! NIC tells, many into 40 bytes: so all addresses of a device are of one length, and short.
+//!
+//! Any other word is a device of an old program ("nic0", "/dev/clanvi0") and stands for the device that `KIBAN_VI_DEVICE`
+//! names, `shm` if it is unset.
+
+use kiban_real::vi::{Device, HostAddress, UDP_PORT};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Bytes of a host address in shared memory.
+const NAME_BYTES: usize = 16;
+
+/// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `chance` names a NIC
+/// that has no name. Nothing, when it cannot be read.
+pub(crate) fn named(name: &str, otherwise: Option<&str>, chance: u64) -> Option<Vec<Device>> {
+    let (kind, rest) = match name.split_once(':') {
+        Some((kind, rest)) => (kind, Some(rest)),
+        None => (name, None),
+    };
+    match (kind, rest) {
+        ("loopback", None) => Some(vec![Device::Loopback]),
+        ("loopback", Some(_)) => None,
+        ("shm", None) => Some(vec![Device::Shm(Some(format!("{chance:016x}")))]),
+        ("shm", Some(name)) => is_name(name).then(|| vec![Device::Shm(Some(name.into()))]),
+        // Whoever is the first on a host is found at the usual port.
+        ("udp", None) => {
+            let any = |port| Device::Udp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+            Some(vec![any(UDP_PORT), any(0)])
+        }
+        ("udp", Some(place)) => socket(place).map(|place| vec![Device::Udp(place)]),
+        _ => match otherwise {
+            // Whatever stands there has to be one of ours: no further guessing.
+            Some(other) if ["loopback", "shm", "udp"].contains(&other.split(':').next().unwrap_or("")) => {
+                named(other, None, chance)
+            }
+            None | Some("") => named("shm", None, chance),
+            Some(_) => None,
+        },
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_BYTES).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// `PORT`, `ADDRESS` or `ADDRESS:PORT`; without a port any that is free.
+fn socket(place: &str) -> Option<SocketAddr> {
+    let port = place.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+    let address = || place.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 0));
+    port.or_else(|| place.parse().ok()).or_else(address)
+}
+
+/// A host address as programs hold it.
+pub(crate) fn to_bytes(host: &HostAddress, own: &HostAddress) -> Vec<u8> {
+    let mut bytes = host.to_bytes();
+    if matches!(own, HostAddress::Name(_)) {
+        // A VI that is connected within its NIC: the other end's host is this one.
+        if *host == HostAddress::Loopback {
+            bytes = own.to_bytes();
+        }
+        bytes.resize(NAME_BYTES, 0);
+    } else if *host == HostAddress::Loopback {
+        bytes = own.to_bytes();
+    }
+    bytes
+}
+
+/// A host address as a program hands it over: of the same device as `own`.
+pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress> {
+    if bytes.len() != to_bytes(own, own).len() {
+        return None;
+    }
+    match own {
+        HostAddress::Name(_) => {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            let (name, rest) = bytes.split_at(end);
+            let is_good = str::from_utf8(name).is_ok_and(is_name) && rest.iter().all(|byte| *byte == 0);
+            is_good.then(|| HostAddress::Name(name.to_vec()))
+        }
+        HostAddress::Loopback | HostAddress::Udp(_) => own.like(bytes),
+    }
+}
+
+/// The host that a word of a user's names: as a device is written, or in hexadecimal bytes between colons.
+pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
+    let hexadecimal = || {
+        let bytes: Option<Vec<u8>> = word
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16).ok().filter(|_| byte.len() == 2))
+            .collect();
+        from_bytes(&bytes?, own)
+    };
+    match own {
+        HostAddress::Loopback => (word == "loopback").then_some(HostAddress::Loopback),
+        HostAddress::Name(_) => {
+            hexadecimal().or_else(|| is_name(word).then(|| HostAddress::Name(word.as_bytes().to_vec())))
+        }
+        HostAddress::Udp(local) => {
+            let with_port = || word.parse().ok();
+            let usual_port = || word.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, UDP_PORT));
+            let place = with_port().or_else(usual_port).filter(|place| place.is_ipv4() == local.is_ipv4());
+            place.map(HostAddress::Udp).or_else(hexadecimal)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_mean_devices() {
+        let shm = |name: &str| Some(vec![Device::Shm(Some(name.into()))]);
+        let udp = |places: &[&str]| {
+            let device = |place: &&str| Device::Udp(place.parse().expect("an address"));
+            Some(places.iter().map(device).collect::<Vec<_>>())
+        };
+        let nobody = "00000000000000ab";
+        for (name, otherwise, expected) in [
+            ("loopback", None, Some(vec![Device::Loopback])),
+            ("loopback:a", None, None),
+            ("shm", Some("udp"), shm(nobody)),
+            ("shm:a-b_c.d", None, shm("a-b_c.d")),
+            ("shm:seventeen-bytes-x", None, None),
+            ("shm:0123456789abcdef", None, shm("0123456789abcdef")),
+            ("shm:", None, None),
+            ("shm:../etc", None, None),
+            ("shm:a b", None, None),
+            ("udp", None, udp(&["0.0.0.0:4808", "0.0.0.0:0"])),
+            ("udp:7400", None, udp(&["0.0.0.0:7400"])),
+            ("udp:127.0.0.1", None, udp(&["127.0.0.1:0"])),
+            ("udp:127.0.0.1:7400", None, udp(&["127.0.0.1:7400"])),
+            ("udp:[::1]:7400", None, udp(&["[::1]:7400"])),
+            ("udp:127.0.0.1:65536", None, None),
+            ("udp:nowhere", None, None),
+            ("", None, shm(nobody)),
+            ("nic0", None, shm(nobody)),
+            ("/dev/clanvi0", Some("loopback"), Some(vec![Device::Loopback])),
+            ("nic0", Some("udp:127.0.0.1:1"), udp(&["127.0.0.1:1"])),
+            ("nic0", Some(""), shm(nobody)),
+            ("nic0", Some("nic1"), None),
+        ] {
+            assert_eq!(named(name, otherwise, 0xab), expected, "{name:?} {otherwise:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_a_device_have_one_length_and_come_back() {
+        let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
+        let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
+        for (own, other, length) in [
+            (HostAddress::Loopback, HostAddress::Loopback, 0),
+            (name("me"), name("somebody"), 16),
+            (name("me"), name("0123456789abcdef"), 16),
+            (udp("127.0.0.1:1"), udp("192.0.2.1:65535"), 6),
+            (udp("[::1]:1"), udp("[2001:db8::1]:7"), 18),
+        ] {
+            for host in [&own, &other] {
+                let bytes = to_bytes(host, &own);
+                assert_eq!(bytes.len(), length);
+                assert_eq!(from_bytes(&bytes, &own).as_ref(), Some(host));
+                assert_eq!(from_bytes(&[&bytes[..], &[0]].concat(), &own), None);
+            }
+        }
+        // Within one NIC the other end's host is this one.
+        assert_eq!(to_bytes(&HostAddress::Loopback, &name("me")), to_bytes(&name("me"), &name("me")));
+        for bad in [
+            *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            *b"a\0b\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            *b"a/b\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        ] {
+            assert_eq!(from_bytes(&bad, &name("me")), None);
+        }
+    }
+
+    #[test]
+    fn hosts_are_named_as_devices_are_or_in_bytes() {
+        let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
+        let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
+        for (word, own, expected) in [
+            ("loopback", HostAddress::Loopback, Some(HostAddress::Loopback)),
+            ("server", HostAddress::Loopback, None),
+            ("server", name("me"), Some(name("server"))),
+            ("61:62:00:00:00:00:00:00:00:00:00:00:00:00:00:00", name("me"), Some(name("ab"))),
+            ("no name", name("me"), None),
+            ("192.0.2.1", udp("127.0.0.1:1"), Some(udp("192.0.2.1:4808"))),
+            ("192.0.2.1:9", udp("127.0.0.1:1"), Some(udp("192.0.2.1:9"))),
+            ("7f:00:00:01:00:09", udp("127.0.0.1:1"), Some(udp("127.0.0.1:9"))),
+            ("::1", udp("127.0.0.1:1"), None),
+            ("server", udp("127.0.0.1:1"), None),
+        ] {
+            assert_eq!(host_named(word, &own), expected, "{word}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Errors that belong to no call: they reach the program through the handler it gave to `VipErrorCallback`.
+
+use crate::abi::{
+    VIP_ERROR_CODE, VIP_ERROR_DESCRIPTOR, VIP_ERROR_HANDLER, VIP_RESOURCE_CODE, VIP_ULONG, status,
+};
+use crate::border::{Answer, locked};
+use crate::handles;
+use crate::nic::{Kind, Nic};
+use crate::notify::Context;
+use core::ptr::null_mut;
+use kiban_stack::vi::Event;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whom a NIC tells.
+#[derive(Default)]
+pub(crate) struct Handler {
+    told: Option<(Context, VIP_ERROR_HANDLER)>,
+    /// A thread listens for events.
+    listening: bool,
+}
+
+pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HANDLER>) -> Answer {
+    let mut errors = locked(&nic.callbacks.errors);
+    if handler.is_some() && !errors.listening {
+        let its_nic = nic.clone();
+        nic.callbacks.start(move || {
+            while let Ok(event) = its_nic.core.event_wait(Duration::MAX) {
+                tell(&its_nic, describe(&its_nic, event));
+            }
+        })?;
+        errors.listening = true;
+    }
+    errors.told = handler.map(|handler| (context, handler));
+    Ok(())
+}
+
+fn tell(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
+    let told = locked(&nic.callbacks.errors).told;
+    if let Some((context, handler)) = told {
+        // SAFETY: the program gave us a function of this type to be called like this (vipl.h); the descriptor lives until
+        // it returns.
+        unsafe { handler(context.0, &raw mut error) };
+    }
+}
+
+fn describe(nic: &Nic, event: Event) -> VIP_ERROR_DESCRIPTOR {
+    let of_vi = |vi: u32, operation: u32, code| VIP_ERROR_DESCRIPTOR {
+        NicHandle: nic.handle(),
+        ViHandle: nic.handle_of(Kind::Vi, vi),
+        CQHandle: null_mut(),
+        DescriptorPtr: null_mut(),
+        OpCode: VIP_ULONG::from(operation),
+        ResourceCode: VIP_RESOURCE_CODE::VI,
+        ErrorCode: code,
+    };
+    match event {
+        Event::ConnectionLost { vi, .. } => of_vi(vi, status::OP_SEND, VIP_ERROR_CODE::CONN_LOST),
+        Event::ReceiveQueueEmpty { vi } => of_vi(vi, status::OP_RECEIVE, VIP_ERROR_CODE::RECVQ_EMPTY),
+        Event::RdmaProtection { vi, write: true } => {
+            of_vi(vi, status::OP_REMOTE_RDMA_WRITE, VIP_ERROR_CODE::RDMAW_PROT)
+        }
+        Event::RdmaProtection { vi, write: false } => {
+            of_vi(vi, status::OP_RDMA_READ, VIP_ERROR_CODE::RDMAR_PROT)
+        }
+        Event::CompletionQueueFull { queue } => VIP_ERROR_DESCRIPTOR {
+            ViHandle: null_mut(),
+            CQHandle: nic.handle_of(Kind::Queue, queue),
+            ResourceCode: VIP_RESOURCE_CODE::CQ,
+            ..of_vi(0, status::OP_SEND, VIP_ERROR_CODE::VI_OVERRUN)
+        },
+    }
+}
+
+/// The memory of a descriptor went away before its answer could be written.
+pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation: u32) {
+    if locked(&nic.callbacks.errors).told.is_none() {
+        return;
+    }
+    let Ok(nic) = handles::nic(nic.handle()) else { return };
+    let callbacks = nic.clone();
+    // Without a thread nobody is told; the program has the descriptor, and its code.
+    let _ = callbacks.callbacks.start(move || {
+        let descriptor = descriptor;
+        tell(
+            &nic,
+            VIP_ERROR_DESCRIPTOR {
+                NicHandle: nic.handle(),
+                ViHandle: null_mut(),
+                CQHandle: null_mut(),
+                DescriptorPtr: descriptor.0.cast(),
+                OpCode: VIP_ULONG::from(operation),
+                ResourceCode: VIP_RESOURCE_CODE::DESCRIPTOR,
+                ErrorCode: VIP_ERROR_CODE::COMP_PROT,
+            },
+        );
+    });
+}

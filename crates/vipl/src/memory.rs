@@ -1,0 +1,182 @@
+//! Registered memory and protection tags.
+//!
+//! Goal      descriptors are read, and answers written, only where the program has registered memory under the VI's tag.
+//! Twice     the NIC knows each region for moving data; it is kept here as well, by address, to check what calls say
+//!           of it and to hold it still while a descriptor in it is read or written.
+//! First tag NULL for a tag means the first one of the NIC, as on cLAN: programs that use none at all work, and so do
+//!           those that register memory under the one tag they made and leave their VIs without (ARMCI).
+
+use crate::abi::{VIP_BOOLEAN, VIP_MEM_ATTRIBUTES, VIP_PROTECTION_HANDLE, VIP_PVOID, VIP_RETURN, VIP_ULONG};
+use crate::border::{Answer, reading, writing};
+use crate::handles::{self, Object, QuickMap};
+use crate::nic::{Kind, Nic};
+use core::ptr::NonNull;
+use kiban_ground::Region;
+use kiban_stack::vi::MemoryAttributes;
+use std::sync::Arc;
+
+/// Bytes of one region at most, and of all together: no bound of ours, an address space has that much.
+pub(crate) const BLOCK_BYTES_MAX: usize = isize::MAX as usize / 2;
+pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
+
+/// A protection tag that a program holds.
+pub(crate) struct Tag {
+    pub(crate) nic: Arc<Nic>,
+    pub(crate) number: u32,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) address: usize,
+    pub(crate) length: usize,
+    pub(crate) tag: u32,
+}
+
+impl Memory {
+    /// Whether `length` bytes from `address` on lie within.
+    pub(crate) fn holds(&self, address: usize, length: usize) -> bool {
+        address
+            .checked_sub(self.address)
+            .and_then(|at| at.checked_add(length))
+            .is_some_and(|end| end <= self.length)
+    }
+}
+
+/// What a NIC's program has registered, by handle.
+#[derive(Default)]
+pub(crate) struct Memories {
+    by_handle: QuickMap<u32, Memory>,
+    bytes: usize,
+    /// The tag that NULL means, and whether the program has been given it.
+    first_tag: Option<(u32, bool)>,
+}
+
+impl Memories {
+    pub(crate) fn get(&self, handle: u32) -> Answer<&Memory> {
+        self.by_handle.get(&handle).ok_or(VIP_RETURN::INVALID_PARAMETER)
+    }
+
+    /// Forgets everything: the handles, for whoever gives the memory back.
+    pub(crate) fn take_all(&mut self) -> Vec<u32> {
+        self.bytes = 0;
+        self.by_handle.drain().map(|(handle, _)| handle).collect()
+    }
+}
+
+pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
+    let mut memories = writing(&nic.memories);
+    let number = match &mut memories.first_tag {
+        // Made for who came without a tag; it is still nobody's.
+        Some((number, given @ false)) => {
+            *given = true;
+            *number
+        }
+        first => {
+            let number = nic.core.create_tag()?;
+            first.get_or_insert((number, true));
+            number
+        }
+    };
+    let tag = Arc::new(Tag { nic: nic.clone(), number });
+    Ok(nic.adopt(Kind::Tag, number, Object::Tag(tag))?.as_pointer())
+}
+
+pub(crate) fn destroy_tag(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Answer {
+    let tag = handles::tag(pointer)?;
+    if !Arc::ptr_eq(&tag.nic, nic) {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    let mut memories = writing(&nic.memories);
+    nic.core.destroy_tag(tag.number)?;
+    memories.first_tag.take_if(|(first, _)| *first == tag.number);
+    nic.disown(Kind::Tag, tag.number);
+    Ok(())
+}
+
+/// The NIC's number of a tag that a program names.
+pub(crate) fn tag_of(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Answer<u32> {
+    if !pointer.is_null() {
+        let tag = handles::tag(pointer).map_err(|_| VIP_RETURN::INVALID_PTAG)?;
+        return if Arc::ptr_eq(&tag.nic, nic) { Ok(tag.number) } else { Err(VIP_RETURN::INVALID_PTAG) };
+    }
+    let mut memories = writing(&nic.memories);
+    match memories.first_tag {
+        Some((number, _)) => Ok(number),
+        None => {
+            let number = nic.core.create_tag()?;
+            memories.first_tag = Some((number, false));
+            Ok(number)
+        }
+    }
+}
+
+fn attributes_of(nic: &Arc<Nic>, given: Option<VIP_MEM_ATTRIBUTES>) -> Answer<MemoryAttributes> {
+    let (tag, write, read) = match given {
+        Some(given) => (given.Ptag, given.EnableRdmaWrite, given.EnableRdmaRead),
+        None => (core::ptr::null_mut(), 0, 0),
+    };
+    Ok(MemoryAttributes { tag: tag_of(nic, tag)?, rdma_write: write != 0, rdma_read: read != 0 })
+}
+
+pub(crate) fn register(
+    nic: &Arc<Nic>,
+    base: VIP_PVOID,
+    length: VIP_ULONG,
+    given: Option<VIP_MEM_ATTRIBUTES>,
+) -> Answer<u32> {
+    let length = usize::try_from(length).map_err(|_| VIP_RETURN::INVALID_PARAMETER)?;
+    let base = NonNull::new(base.cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
+    let address = base.addr().get();
+    if length == 0 || address.checked_add(length).is_none() {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    let attributes = attributes_of(nic, given)?;
+    let mut memories = writing(&nic.memories);
+    if length > BLOCK_BYTES_MAX || memories.bytes.checked_add(length).is_none_or(|bytes| bytes > BYTES_MAX) {
+        return Err(VIP_RETURN::ERROR_RESOURCE);
+    }
+    // SAFETY: vipl.h asks for memory that stays until it is deregistered, and the NIC drops the region then; nobody has
+    // a Rust reference to memory of the program's.
+    let region = unsafe { Region::foreign(base, length, None) };
+    let handle = nic.core.register(region, attributes)?;
+    memories.by_handle.insert(handle, Memory { address, length, tag: attributes.tag });
+    memories.bytes += length;
+    Ok(handle)
+}
+
+pub(crate) fn deregister(nic: &Arc<Nic>, address: VIP_PVOID, handle: u32) -> Answer {
+    let mut memories = writing(&nic.memories);
+    let memory = *memories.get(handle)?;
+    if memory.address != address.addr() {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    nic.core.deregister(handle)?;
+    memories.by_handle.remove(&handle);
+    memories.bytes -= memory.length;
+    Ok(())
+}
+
+pub(crate) fn query(nic: &Arc<Nic>, address: VIP_PVOID, handle: u32) -> Answer<VIP_MEM_ATTRIBUTES> {
+    if !reading(&nic.memories).get(handle)?.holds(address.addr(), 1) {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    let attributes = nic.core.memory_attributes(handle)?;
+    Ok(VIP_MEM_ATTRIBUTES {
+        Ptag: nic.handle_of(Kind::Tag, attributes.tag),
+        EnableRdmaWrite: VIP_BOOLEAN::from(attributes.rdma_write),
+        EnableRdmaRead: VIP_BOOLEAN::from(attributes.rdma_read),
+    })
+}
+
+pub(crate) fn set(nic: &Arc<Nic>, address: VIP_PVOID, handle: u32, given: VIP_MEM_ATTRIBUTES) -> Answer {
+    if !reading(&nic.memories).get(handle)?.holds(address.addr(), 1) {
+        return Err(VIP_RETURN::INVALID_PARAMETER);
+    }
+    let attributes = attributes_of(nic, Some(given))?;
+    let mut memories = writing(&nic.memories);
+    nic.core.set_memory_attributes(handle, attributes)?;
+    if let Some(memory) = memories.by_handle.get_mut(&handle) {
+        memory.tag = attributes.tag;
+    }
+    Ok(())
+}

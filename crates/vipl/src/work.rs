@@ -1,0 +1,201 @@
+//! Work: from descriptors in the program's memory to the NIC, and back.
+//!
+//! Goal      a descriptor is read once, when it is posted, and judged in the copy: what the program does to it afterwards
+//!           changes nothing. Its answer is written once, before the program is handed it.
+//! Refused   what cannot be queued at all: crooked, outside registered memory of the VI's tag, posted already.
+//! At fault  what can be queued but not done: it comes back in its turn, with a status. On a send: reserved bits of
+//!           `Control`, an operation that is none, no address segment where one belongs, immediate data with a read, a `Length`
+//!           that is not the sum. On a receive the `Length` of the last use may stand: programs post again what came back.
+//! Gone      if the descriptor's memory was deregistered meanwhile, the answer is not written: it is counted as an error
+//!           of protection on completion, and the program gets the pointer all the same.
+
+use crate::abi::{VIP_CONTROL_SEGMENT, VIP_DESCRIPTOR, VIP_DESCRIPTOR_ALIGNMENT, VIP_RETURN, VIP_SEGMENT};
+use crate::abi::{control, status};
+use crate::border::{Answer, locked, reading};
+use crate::memory::Memories;
+use crate::nic::Nic;
+use crate::vi::Vi;
+use arrayvec::ArrayVec;
+use core::mem::offset_of;
+use kiban_ground::Wait;
+use kiban_stack::vi::{Done, DoneAs, Operation, Remote, Segment, Status, Work};
+use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Which queue of a VI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Send = 0,
+    Receive = 1,
+}
+
+/// Segments that are read of a descriptor at most: what the NIC takes, and an address segment.
+const SEGMENTS_MAX: usize = 253;
+const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
+const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
+
+/// Segments as they were when the descriptor was posted. Filled in place: moving the room would cost more than the call.
+type Segments = ArrayVec<Segment, SEGMENTS_MAX>;
+
+/// Copies a descriptor out of registered memory: its control segment, and the others into `segments`.
+fn copy(
+    memories: &Memories,
+    handle: u32,
+    at: usize,
+    tag: u32,
+    segments: &mut Segments,
+) -> Answer<VIP_CONTROL_SEGMENT> {
+    const BAD: VIP_RETURN = VIP_RETURN::INVALID_PARAMETER;
+    let memory = memories.get(handle)?;
+    if at == 0
+        || !at.is_multiple_of(VIP_DESCRIPTOR_ALIGNMENT)
+        || memory.tag != tag
+        || !memory.holds(at, CONTROL_BYTES)
+    {
+        return Err(BAD);
+    }
+    // SAFETY: these bytes are aligned and lie in memory that the program has registered, and keeps until it deregisters
+    // it, for which it needs the lock that our caller holds. Another thread of the program's may be writing to it:
+    // then a volatile copy is some mixture of what was there, and all numbers are valid.
+    let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
+    let count = usize::from(control.SegCount);
+    if count <= SEGMENTS_MAX {
+        if !memory.holds(at, CONTROL_BYTES + count * SEGMENT_BYTES) {
+            return Err(BAD);
+        }
+        for index in 0..count {
+            let place = at + CONTROL_BYTES + index * SEGMENT_BYTES;
+            // SAFETY: as above; the segments lie in the same memory.
+            let segment = unsafe { core::ptr::with_exposed_provenance::<VIP_SEGMENT>(place).read_volatile() };
+            segments.push(Segment { address: segment.Data, handle: segment.Handle, length: segment.Length });
+        }
+    }
+    Ok(control)
+}
+
+/// What a descriptor asks for, and the first rule that it breaks.
+fn judge<'a>(
+    control: &VIP_CONTROL_SEGMENT,
+    segments: &'a [Segment],
+    direction: Direction,
+) -> (Operation, &'a [Segment], Status) {
+    let VIP_CONTROL_SEGMENT { Control, SegCount, Length, .. } = control;
+    let faulty = (Operation::Send, &[][..], Status::FORMAT);
+    if usize::from(*SegCount) != segments.len() || Control & control::RESERVED != 0 {
+        return faulty;
+    }
+    let operation = Control & control::OP_MASK;
+    if direction == Direction::Receive {
+        return if operation == control::OP_SENDRECV {
+            (Operation::Send, segments, Status::OK)
+        } else {
+            faulty
+        };
+    }
+    let (operation, segments) = match (operation, segments.split_first()) {
+        (control::OP_SENDRECV, _) => (Operation::Send, segments),
+        (control::OP_RDMAWRITE, Some((place, segments))) => {
+            (Operation::Write(Remote { address: place.address, handle: place.handle }), segments)
+        }
+        (control::OP_RDMAREAD, Some((place, segments))) if Control & control::IMMEDIATE == 0 => {
+            (Operation::Read(Remote { address: place.address, handle: place.handle }), segments)
+        }
+        _ => return faulty,
+    };
+    let sum = segments.iter().fold(0u64, |sum, segment| sum + u64::from(segment.length));
+    let status = if sum == u64::from(*Length) { Status::OK } else { Status::LENGTH };
+    (operation, segments, status)
+}
+
+pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direction: Direction) -> Answer {
+    let nic = &*vi.nic;
+    let at = descriptor.expose_provenance();
+    let mut segments = Segments::new();
+    let descriptor = copy(&reading(&nic.memories), handle, at, vi.tag.load(Relaxed), &mut segments)?;
+    match locked(&nic.posted).entry(at) {
+        Entry::Occupied(_) => return Err(VIP_RETURN::INVALID_PARAMETER),
+        Entry::Vacant(free) => free.insert(handle),
+    };
+    let (operation, segments, status) = judge(&descriptor, &segments, direction);
+    let cookie = at as u64;
+    let posted = match direction {
+        Direction::Receive => nic.core.post_judged_receive(vi.number, cookie, segments, status),
+        Direction::Send => {
+            let immediate = descriptor.Control & control::IMMEDIATE != 0;
+            let immediate = immediate.then_some(descriptor.ImmediateData);
+            let fence = descriptor.Control & control::QFENCE != 0;
+            let work = Work { cookie, operation, segments, immediate, fence };
+            nic.core.post_judged_send(vi.number, work, status)
+        }
+    };
+    if posted.is_err() {
+        locked(&nic.posted).remove(&at);
+    }
+    Ok(posted?)
+}
+
+/// Writes the answer of a descriptor that is done: the pointer for the program, and the code for it.
+fn answer(nic: &Nic, done: Done) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
+    let at = done.cookie as usize;
+    let pointer = core::ptr::with_exposed_provenance_mut::<VIP_DESCRIPTOR>(at);
+    let received = matches!(done.kind, DoneAs::Receive | DoneAs::RemoteWrite);
+    let immediate = done.immediate.filter(|_| received && done.status.is_ok());
+    let word = status::DONE
+        | done.status.0
+        | match done.kind {
+            DoneAs::Send => status::OP_SEND,
+            DoneAs::Receive => status::OP_RECEIVE,
+            DoneAs::Write => status::OP_RDMA_WRITE,
+            DoneAs::RemoteWrite => status::OP_REMOTE_RDMA_WRITE,
+            DoneAs::Read => status::OP_RDMA_READ,
+        }
+        | immediate.map_or(0, |_| status::IMMEDIATE);
+    let handle = locked(&nic.posted).remove(&at);
+    let memories = reading(&nic.memories);
+    let is_there = handle
+        .and_then(|handle| memories.get(handle).ok())
+        .is_some_and(|memory| memory.holds(at, CONTROL_BYTES));
+    if is_there {
+        let put = |field: usize, value: u32| {
+            // SAFETY: the control segment lies, aligned, in memory that is registered still, and the lock held keeps it
+            // so; the descriptor is the NIC's until this call hands it back, so nobody has a reference to it.
+            unsafe { core::ptr::with_exposed_provenance_mut::<u32>(at + field).write_volatile(value) }
+        };
+        put(offset_of!(VIP_CONTROL_SEGMENT, Length), done.length);
+        if let Some(immediate) = immediate {
+            put(offset_of!(VIP_CONTROL_SEGMENT, ImmediateData), immediate);
+        }
+        put(offset_of!(VIP_CONTROL_SEGMENT, Status), word);
+    } else {
+        drop(memories);
+        nic.callbacks.completion_had_no_memory(nic, pointer, word & status::OP_MASK);
+    }
+    (pointer, if done.status.is_ok() { VIP_RETURN::SUCCESS } else { VIP_RETURN::DESCRIPTOR_ERROR })
+}
+
+/// A collected descriptor and its code.
+pub(crate) type Collected = (*mut VIP_DESCRIPTOR, VIP_RETURN);
+
+/// The next that is done, if one is.
+pub(crate) fn done(vi: &Vi, direction: Direction) -> Answer<Option<Collected>> {
+    let done = match direction {
+        Direction::Send => vi.nic.core.send_done(vi.number),
+        Direction::Receive => vi.nic.core.receive_done(vi.number),
+    };
+    Ok(done?.map(|done| answer(&vi.nic, done)))
+}
+
+/// The next that is done, if one is within the timeout.
+pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<Collected> {
+    let done = match direction {
+        Direction::Send => vi.nic.core.send_wait(vi.number, timeout),
+        Direction::Receive => vi.nic.core.receive_wait(vi.number, timeout),
+    };
+    Ok(answer(&vi.nic, done?))
+}
+
+/// The next receive that is done, waited for in a way of this call.
+pub(crate) fn wait_by(vi: &Vi, way: Wait, timeout: Duration) -> Answer<Collected> {
+    Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, way, timeout)?))
+}
