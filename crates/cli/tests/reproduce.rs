@@ -71,11 +71,28 @@ fn maps_are_rows_cells_and_pictures() {
 }
 
 #[test]
+fn polling_and_interrupts_are_measured_on_this_machine() {
+    let output = kiban(&["reproduce", "via-library", "--measure", "--quick", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = made["rows"].as_array().expect("rows");
+    let waits: Vec<_> = rows.iter().filter_map(|row| row["wait"].as_str()).collect();
+    let policies = ["poll", "interrupt", "hybrid:100us", "adaptive"];
+    assert_eq!(waits, [policies, policies].concat());
+    for row in rows {
+        let (sent, lost) = (row["sent"].as_u64().expect("a number"), row["lost"].as_u64().expect("a number"));
+        assert!(lost < sent && row["p50_us"].as_f64().expect("a time") > 0.0, "{row}");
+    }
+    assert!(made["environment"]["arch"].is_string());
+}
+
+#[test]
 fn mistakes_are_named() {
     for (arguments, word) in [
         (&["reproduce", "atm-board", "--without", "magic"][..], "magic"),
         (&["reproduce", "atm-bored"], "atm-bored"),
         (&["reproduce", "atm-board", "--json", "--csv"], "--csv"),
+        (&["reproduce", "via-library", "--measure", "--csv"], "--csv"),
     ] {
         let output = kiban(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

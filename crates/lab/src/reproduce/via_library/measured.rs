@@ -4,11 +4,14 @@
 //!           processor of its own, if there are two. 64 receive descriptors; the receiver posts each again at once.
 //! Speed     from just before the sender posts a message until the receiver has it; and messages a second.
 //! CPU       the receiving thread's CPU time over the wall's. What the sender pays for waking is not in it.
-//! Loss      messages that found no descriptor. Senders and receivers are stalled by whatever else the machine does.
+//! Loss      messages that found no descriptor. Through shared memory the receiving NIC runs in the process that it serves:
+//!           when that is stalled, messages wait in the ring and then with their sender, and none finds an empty queue.
+//! Others    processors that other processes used meanwhile: what they take shows as latency, and as less CPU use of who polls.
 //! Limits    a measurement, not a test: nothing is asserted, and the environment is printed beside it.
 
 use crate::Table;
 use crate::environment::Environment;
+use crate::load::{Foreign, Meter, ProcMeter};
 use kiban_ground::{Region, Wait};
 use kiban_real::clock::{Clock, allowed_cpus, pin_thread, thread_cpu_nanos};
 use kiban_real::vi::{Address, Device, Nic};
@@ -47,6 +50,8 @@ pub struct Measured {
     pub p99_us: f64,
     /// CPU use of the receiving thread, percent.
     pub cpu_percent: f64,
+    /// Processors that others used meanwhile; absent where that cannot be read. Above a tenth or so the row says little.
+    pub foreign_cores: Option<f64>,
 }
 
 /// All rows, and where they were made.
@@ -70,7 +75,12 @@ pub fn measure(length: Duration) -> Result<Tables, String> {
     for gap in GAPS {
         let hybrid = Wait::Hybrid { spin: Duration::from_micros(100) };
         for wait in [Wait::Poll, Wait::Interrupt, hybrid, Wait::Adaptive] {
-            rows.push(one(wait, gap, length, &cpus)?);
+            let mut meter = ProcMeter::new(Clock::new());
+            let before = meter.read();
+            let measured = one(wait, gap, length, &cpus)?;
+            let foreign_cores =
+                before.zip(meter.read()).map(|(start, end)| Foreign::between(start, end).cores());
+            rows.push(Measured { foreign_cores, ..measured });
         }
     }
     Ok(Tables { environment: Environment::read(), apart: cpus.len() > 1, rows })
@@ -169,6 +179,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                 p50_us: quantile(0.5),
                 p99_us: quantile(0.99),
                 cpu_percent: (last.1 - first.1) as f64 / wall * 100.0,
+                foreign_cores: None,
             })
         });
         let sender = scope.spawn(move || -> Result<(), String> {
@@ -210,6 +221,7 @@ impl fmt::Display for Tables {
                 .numbers("messages/s")
                 .numbers("lost %")
                 .numbers("CPU %")
+                .numbers("others")
                 .words("paper: speed, loss, CPU");
             for row in self.rows.iter().filter(|row| (row.gap_us > 100.0) == far) {
                 table.row([
@@ -220,6 +232,7 @@ impl fmt::Display for Tables {
                     format!("{:.0}", row.per_second),
                     format!("{:.3}", row.lost as f64 / row.sent as f64 * 100.0),
                     format!("{:.1}", row.cpu_percent),
+                    row.foreign_cores.map_or("?".to_owned(), |cores| format!("{cores:.2}")),
                     match row.wait.as_str() {
                         "poll" => said[0].to_owned(),
                         "interrupt" => said[1].to_owned(),
@@ -234,6 +247,9 @@ impl fmt::Display for Tables {
         let mut long = of("table 2: packets far apart", true, ["high, none, high", "high, none, low"]);
         long.remark(
             "measured now, in real time: VI through shared memory, unreliable, 64 descriptors of 1 KiB.",
+        );
+        long.remark(
+            "others: processors that other processes used meanwhile; above 0.1 or so a row says little.",
         );
         if !self.apart {
             long.remark("ONE PROCESSOR for both ends: who polls keeps the sender from sending.");

@@ -1,0 +1,59 @@
+//! `via-library`: virtual figures are exact, so the whole text is kept and compared.
+
+mod common;
+
+use common::check;
+use kiban_ground::Wait;
+use kiban_lab::reproduce::Verdict;
+use kiban_lab::reproduce::via_library::host::{Host, KB, MB, STALLS, descriptors};
+use kiban_lab::reproduce::via_library::{Effort, make};
+use kiban_sim::waiting::{Level, Stall, When};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+#[test]
+fn the_report_is_the_one_that_was_kept() {
+    let (effort, points) = (Effort::quick(), AtomicU64::new(0));
+    let made = make(&effort, &|| {
+        points.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(points.into_inner(), effort.points());
+    let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
+    let missed: Vec<_> = missed.map(|row| row.what.as_str()).collect();
+    assert_eq!(
+        missed,
+        [
+            "its packets, 100 us, 10 MB, KB",
+            "its packets, 140 us, 7 MB, KB",
+            "loss, polling for less than 100 us, any buffer, %",
+            "processor twice as fast: cells of table 3 that stay"
+        ]
+    );
+    check("via-library.txt", &made.to_string());
+    check("via-library.csv", &made.report.figures[0].csv());
+}
+
+/// The safety of polling without the rest: every hundredth wake-up is stalled, for about as long as can be.
+#[test]
+fn descriptors_last_for_as_many_gaps_as_there_are_descriptors() {
+    let longest = Stall { when: When::EveryWaking(100), ..STALLS[1] };
+    let host = Host { stalls: vec![longest], ..Host::of_2000() };
+    let lost = |spin_us: u64, packet_kb: u64| {
+        let wait = Wait::Hybrid { spin: Duration::from_micros(spin_us) };
+        host.receive(wait, Level::Unreliable, descriptors(7 * MB), packet_kb * KB, 100_000).lost
+    };
+    // 106 descriptors: 33.5 ms are 106 gaps of 316 us, 19.8 KB.
+    for (spin_us, packet_kb, loses) in [
+        (100, 11, false), // 176 us: found spinning
+        (100, 12, true),
+        (100, 19, true),
+        (100, 20, false),
+        (140, 13, false),
+        (140, 15, true),
+        (300, 19, false), // and never sleeps
+        (300, 25, false), // sleeps, but 106 gaps are 42 ms
+    ] {
+        assert_eq!(lost(spin_us, packet_kb) > 0, loses, "{spin_us} us, {packet_kb} KB");
+        assert_eq!(host.fits(packet_kb * KB, 7 * MB), packet_kb >= 20, "{packet_kb} KB");
+    }
+}
