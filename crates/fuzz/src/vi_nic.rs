@@ -153,18 +153,18 @@ impl Peer {
             _ => payload.resize(usize::from(input.byte()), 0xee),
         }
         let header = Header {
-            vi: if input.byte() % 16 == 0 { input.long() } else { self.vi },
-            key: if input.byte() % 16 == 0 { input.long() } else { self.key },
+            vi: if input.byte().is_multiple_of(16) { input.long() } else { self.vi },
+            key: if input.byte().is_multiple_of(16) { input.long() } else { self.key },
             sequence: self.next.wrapping_add(input.distance()),
             acknowledged: self.seen.wrapping_add(input.distance()),
-            offset: if input.byte() % 4 == 0 { input.distance() } else { 0 },
+            offset: if input.byte().is_multiple_of(4) { input.distance() } else { 0 },
             immediate: u32::from(input.byte() % 12),
             ..header(kind, flags, payload.len())
         };
         let mut packet = vec![0; HEADER_BYTES];
         header.write(&mut packet);
         packet.extend_from_slice(&payload);
-        if input.byte() % 32 == 0 {
+        if input.byte().is_multiple_of(32) {
             packet.truncate(usize::from(input.byte()));
         }
         packet
@@ -205,7 +205,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let level = [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception]
         [usize::from(input.byte()) % 3];
-    let loses_nothing = input.byte() % 2 == 0;
+    let loses_nothing = input.byte().is_multiple_of(2);
     let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing, checked: false };
     let sure = PathTraits { loses_nothing: true, ..traits };
     let (mut side, mut good) = (Side::new(1, &[traits, sure]), Side::new(2, &[sure]));
