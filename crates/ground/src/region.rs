@@ -16,6 +16,25 @@ use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+/// Bytes moved at once. The C library moves longer runs by `rep movsb`, which on AMD's Zen falls to a fifteenth of its speed
+/// where source and target lie alike within their pages (glibc bug 30994; measured here: 2 GB/s for 30).
+const RUN_BYTES: usize = 2048;
+
+/// Copies memory that others may see or change; source and target may overlap, the result is unspecified then.
+///
+/// # Safety
+/// `length` bytes can be read from `source` and written to `target`.
+#[inline]
+unsafe fn move_bytes(source: *const u8, target: *mut u8, length: usize) {
+    let mut at = 0;
+    while at < length {
+        let run = (length - at).min(RUN_BYTES);
+        // SAFETY: the run lies within what the caller vouches for.
+        unsafe { core::ptr::copy(source.add(at), target.add(at), run) };
+        at += run;
+    }
+}
+
 /// Bytes that somebody else may be writing to: they can be copied, never referred to.
 #[derive(Clone, Copy)]
 pub struct SharedBytes<'a> {
@@ -73,7 +92,7 @@ impl<'a> SharedBytes<'a> {
         let count = self.length.saturating_sub(at).min(target.len());
         if count > 0 {
             // SAFETY: `at + count <= length`, and `target` has `count` bytes of its own.
-            unsafe { core::ptr::copy_nonoverlapping(self.base.as_ptr().add(at), target.as_mut_ptr(), count) };
+            unsafe { move_bytes(self.base.as_ptr().add(at), target.as_mut_ptr(), count) };
         }
         count
     }
@@ -157,7 +176,7 @@ impl SharedRoom<'_> {
         assert!(at <= self.length && bytes.length <= self.length - at, "written beyond the room");
         // SAFETY: the bytes fit. Source and target may be the same memory of the host's (a region registered as
         // somebody's ring): `copy` allows it.
-        unsafe { core::ptr::copy(bytes.base.as_ptr(), self.base.as_ptr().add(at), bytes.length) };
+        unsafe { move_bytes(bytes.base.as_ptr(), self.base.as_ptr().add(at), bytes.length) };
     }
 }
 
@@ -297,7 +316,7 @@ impl Region {
         let range = self.range(address, bytes.len())?;
         // SAFETY: the range lies within the region, which can be written while `self` is held; `copy` allows that the
         // source is the same memory.
-        unsafe { core::ptr::copy(bytes.base.as_ptr(), self.base.as_ptr().add(range.start), bytes.length) };
+        unsafe { move_bytes(bytes.base.as_ptr(), self.base.as_ptr().add(range.start), bytes.length) };
         Some(())
     }
 
