@@ -336,6 +336,14 @@ impl Vi {
         desk: &mut Desk,
     ) -> Verdict {
         let Ok((place, _)) = Place::read(front) else { return self.lost(fault::PROTOCOL) };
+        let Some(connection) = &mut self.connection else { return Verdict::Lost };
+        if header.has(flag::FIRST) {
+            connection.writing = Some(0);
+        }
+        // A part whose predecessor was lost: the whole is not announced as if it had come.
+        if connection.writing != Some(header.offset) {
+            return self.lost(fault::PROTOCOL);
+        }
         let region =
             memory.writable(place.handle, self.attributes.tag).filter(|_| self.attributes.rdma_write);
         let consumes = header.has(flag::LAST) && header.has(flag::IMMEDIATE);
@@ -349,14 +357,11 @@ impl Vi {
             desk.event(Event::RdmaProtection { vi: number, write: true });
             return self.lost(fault::RDMA_PROTECTION);
         }
-        if let Some(connection) = &mut self.connection {
-            let end = header.offset.saturating_add(payload.len() as u32);
-            connection.writing = (!header.has(flag::LAST)).then_some(end);
-        }
+        let end = header.offset.saturating_add(payload.len() as u32);
+        connection.writing = (!header.has(flag::LAST)).then_some(end);
         if let Some(work) = work {
             desk.counters.messages_in += 1;
-            let length = header.offset.saturating_add(payload.len() as u32);
-            self.receive.finish(work, Status::OK, length, DoneAs::RemoteWrite, Some(header.immediate));
+            self.receive.finish(work, Status::OK, end, DoneAs::RemoteWrite, Some(header.immediate));
             self.tell_done(number, desk);
         }
         Verdict::Taken

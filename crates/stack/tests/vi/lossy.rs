@@ -86,6 +86,27 @@ fn an_unreliable_message_comes_whole_and_in_order_or_not_at_all() {
 }
 
 #[test]
+fn an_unreliable_write_with_a_hole_is_not_announced() {
+    let mut pair = Pair::connected(Reliability::Unreliable, false, &Config::default());
+    let to = [pair.at(1, 0, 0)];
+    pair.receive(1, 9, &to);
+    let there = Remote { address: BASE + 500, handle: pair.sides[1].handle };
+    for missing in [Some(0), Some(1), Some(2), None] {
+        // Three packets, the last with immediate data.
+        let from = [pair.at(0, 0, 2900)];
+        pair.send(0, Work::write(1, &from, there).with_immediate(7)).expect("connected");
+        pair.run(Duration::from_micros(1));
+        assert_eq!(pair.sides[1].arriving.len(), 3);
+        missing.into_iter().for_each(|packet| drop(pair.sides[1].arriving.remove(packet)));
+        pair.run(Duration::from_micros(100));
+        let announced = pair.received(1).map(|done| (done.status, done.length, done.immediate));
+        let whole = missing.is_none().then_some((Status::OK, 2900, Some(7)));
+        assert_eq!(announced, whole, "without packet {missing:?}");
+        assert_eq!(pair.state(1), ViState::Connected);
+    }
+}
+
+#[test]
 fn connections_come_to_be_on_a_bad_path() {
     for seed in 0..50 {
         let mut pair = Pair::strangers(Reliability::Delivery, false, &Config::default());
