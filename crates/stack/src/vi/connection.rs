@@ -7,12 +7,12 @@
 //!           grows by one in a round trip.
 //! Dry       a peer that finds no receive descriptor says so; the sender waits until it is told, or asks again.
 
-use super::endpoint::Vi;
-use super::{Config, Desk, PathTraits, Reliability};
+use super::endpoint::{Vi, letter};
+use super::{Config, Desk, Letter, PathTraits, Reliability};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_ground::Instant;
-use kiban_wire::vi::{Place, fault};
+use kiban_wire::vi::{Kind, Place, fault};
 
 /// What a flight carries.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// A letter to the peer.
+    pub(super) fn letter(&self, kind: Kind, sequence: u32, code: u32) -> Letter {
+        letter(kind, self.peer_vi, self.peer_key, sequence, self.expected, code)
+    }
+
     pub(super) fn new(
         (path, traits): (u32, PathTraits),
         key: u32,
@@ -279,7 +284,6 @@ impl Vi {
                 // One packet asks whether there is room by now.
                 connection.resend_at = now + config.dry_retry;
                 connection.go_back(desk);
-                connection.held_since = Some(since);
                 connection.asks = true;
                 desk.ready.push(number);
             }
@@ -321,11 +325,11 @@ impl Vi {
     }
 
     /// Sets the clock of a connection that has just begun.
-    pub(super) fn start_clock(&mut self, config: &Config, desk: &mut Desk) {
+    pub(super) fn start_clock(&mut self, desk: &mut Desk) {
         if let Some(connection) = &self.connection
             && !connection.traits.loses_nothing
         {
-            desk.due_at(connection.heard_at + config.probe_after);
+            desk.due_at(connection.probe_at);
         }
     }
 

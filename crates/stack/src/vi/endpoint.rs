@@ -146,17 +146,13 @@ impl Vi {
             && core::mem::take(&mut connection.told_dry)
         {
             // The peer waits for this. A letter of its own: an acknowledgement alone does not say that there is room.
-            let (peer_vi, peer_key, expected) =
-                (connection.peer_vi, connection.peer_key, connection.expected);
-            desk.letters.push((connection.path, letter(Kind::Ack, peer_vi, peer_key, 0, expected, ACK_ROOM)));
+            desk.letters.push((connection.path, connection.letter(Kind::Ack, 0, ACK_ROOM)));
         }
     }
 
     /// A descriptor of the send queue ends with an error of its own.
     pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, desk: &mut Desk) {
-        let Some(posted) = self.send.get(work) else { return };
-        let (kind, immediate) = (done_as(posted.operation), posted.immediate);
-        self.send.finish(work, status, 0, kind, immediate);
+        self.send.end_with(work, status, 0);
         self.tell_done(number, desk);
         if self.is_reliable() {
             self.break_off(number, fault_of(status), true, desk);
@@ -166,9 +162,8 @@ impl Vi {
     /// A descriptor of the send queue is done without an error.
     #[inline]
     pub(super) fn finish_send(&mut self, number: u32, work: u64, desk: &mut Desk) {
-        let Some(posted) = self.send.get(work) else { return };
-        let (kind, immediate, bytes) = (done_as(posted.operation), posted.immediate, posted.bytes);
-        self.send.finish(work, Status::OK, bytes, kind, immediate);
+        let bytes = self.send.get(work).map_or(0, |posted| posted.bytes);
+        self.send.end_with(work, Status::OK, bytes);
         self.tell_done(number, desk);
     }
 
@@ -188,7 +183,7 @@ impl Vi {
         let Some(connection) = self.connection.take() else { return };
         let Connection { path, key, peer_vi, peer_key, .. } = connection;
         if tell_peer {
-            desk.letters.push((path, letter(Kind::Disconnect, peer_vi, peer_key, 0, 0, why)));
+            desk.letters.push((path, connection.letter(Kind::Disconnect, 0, why)));
         }
         // Bytes of these had moved already.
         if let Some(work) = connection.message.and_then(|_| self.receive.first_open())
@@ -200,11 +195,8 @@ impl Vi {
         // What was under way when the path failed says so; what had not begun is flushed (VI Architecture 1.0).
         if why == fault::TRANSPORT {
             for flight in &connection.flights {
-                if let Cargo::Work(work) = flight.cargo
-                    && let Some(posted) = self.send.get(work)
-                {
-                    let kind = done_as(posted.operation);
-                    self.send.finish(work, Status::TRANSPORT, 0, kind, None);
+                if let Cargo::Work(work) = flight.cargo {
+                    self.send.end_with(work, Status::TRANSPORT, 0);
                 }
             }
         }
@@ -245,15 +237,5 @@ impl Vi {
     pub(super) fn advance(&mut self, number: u32, config: &Config, desk: &mut Desk, now: Instant) {
         self.advance_setup(number, config, desk, now);
         self.advance_connection(number, config, desk, now);
-    }
-}
-
-/// What a descriptor of a send queue is done as.
-pub(super) const fn done_as(operation: Option<Operation>) -> DoneAs {
-    match operation {
-        Some(Operation::Send) => DoneAs::Send,
-        Some(Operation::Write(_)) => DoneAs::Write,
-        Some(Operation::Read(_)) => DoneAs::Read,
-        None => DoneAs::Receive,
     }
 }

@@ -3,7 +3,7 @@
 use super::connection::Cargo;
 use super::endpoint::{Vi, letter};
 use super::memory::Registry;
-use super::work::{DoneAs, Operation, Status};
+use super::work::{DoneAs, Status};
 use super::{Config, Desk, Event, Nic, Reliability, fault_of};
 use kiban_ground::{Instant, SharedBytes};
 use kiban_wire::vi::{self as wire, ACK_ROOM, HEADER_BYTES, Header, Kind, PLACE_BYTES, Place, fault, flag};
@@ -128,7 +128,7 @@ impl Vi {
             // Reads are done by their responses.
             if let Cargo::Work(work) = cargo
                 && !send.has_ended(work)
-                && !send.get(work).is_some_and(|work| matches!(work.operation, Some(Operation::Read(_))))
+                && !send.get(work).is_some_and(|work| work.is_read())
                 && let Err(full) = finished.try_push(work)
             {
                 rest.push(full.element());
@@ -175,7 +175,8 @@ impl Vi {
         }
         if !connection.told_gap && !connection.told_dry {
             connection.told_gap = true;
-            self.refuse(connection_expected(self), fault::GAP, desk);
+            let missing = connection.expected;
+            self.refuse(missing, fault::GAP, desk);
         }
         false
     }
@@ -183,14 +184,7 @@ impl Vi {
     /// Tells the peer that a packet was not taken.
     fn refuse(&mut self, sequence: u32, code: u32, desk: &mut Desk) {
         let Some(connection) = &mut self.connection else { return };
-        let refusal = letter(
-            Kind::Refuse,
-            connection.peer_vi,
-            connection.peer_key,
-            sequence,
-            connection.expected,
-            code,
-        );
+        let refusal = connection.letter(Kind::Refuse, sequence, code);
         (connection.owed, connection.owes_now) = (0, false);
         desk.letters.push((connection.path, refusal));
     }
@@ -258,7 +252,7 @@ impl Vi {
         match header.kind {
             Kind::Send => self.take_send(number, header, packet.after(HEADER_BYTES), memory, desk),
             Kind::Write => self.take_write(number, header, front, packet, memory, desk),
-            Kind::ReadRequest => self.take_read_request(number, header, front, config, memory, desk),
+            Kind::ReadRequest => self.take_read_request(number, front, config, memory, desk),
             _ => self.take_response(number, header, packet.after(HEADER_BYTES), memory, desk),
         }
     }
@@ -370,7 +364,6 @@ impl Vi {
     fn take_read_request(
         &mut self,
         number: u32,
-        _header: &Header,
         front: &[u8],
         config: &Config,
         memory: &Registry,
@@ -450,23 +443,16 @@ impl Vi {
                     .flights
                     .iter()
                     .find(|flight| header.sequence.wrapping_sub(flight.first_sequence) < flight.packets);
-                if let Some(Cargo::Work(work)) = flight.map(|flight| flight.cargo)
-                    && let Some(posted) = self.send.get(work)
-                {
+                if let Some(Cargo::Work(work)) = flight.map(|flight| flight.cargo) {
                     let status = match code {
                         fault::RDMA_PROTECTION => Status::RDMA_PROTECTION,
                         fault::LENGTH | fault::PROTECTION => Status::REMOTE_DESCRIPTOR,
                         _ => Status::TRANSPORT,
                     };
-                    let (kind, immediate) = (super::endpoint::done_as(posted.operation), posted.immediate);
-                    self.send.finish(work, status, 0, kind, immediate);
+                    self.send.end_with(work, status, 0);
                 }
                 self.break_off(number, code, false, desk);
             }
         }
     }
-}
-
-fn connection_expected(vi: &Vi) -> u32 {
-    vi.connection.as_ref().map_or(0, |connection| connection.expected)
 }

@@ -130,7 +130,7 @@ impl Vi {
                 connection.next_work += 1;
                 return false;
             }
-            let is_read = matches!(work.operation, Some(Operation::Read(_)));
+            let is_read = work.is_read();
             // Queue fence: reads posted before are done first.
             if work.fence && !connection.reads.is_empty()
                 || is_read && connection.reads.len() >= config.reads_max
@@ -263,7 +263,7 @@ impl Vi {
         }
         if let Cargo::Work(work) = flight.cargo
             && departs
-            && !self.send.get(work).is_some_and(|work| matches!(work.operation, Some(Operation::Read(_))))
+            && !self.send.get(work).is_some_and(|work| work.is_read())
         {
             self.finish_send(number, work, desk);
         }

@@ -241,7 +241,7 @@ impl Vi {
         self.connection = Some(connection);
         (self.setup, self.grave, self.queued, self.owing) = (None, None, false, false);
         self.state = ViState::Connected;
-        self.start_clock(config, desk);
+        self.start_clock(desk);
         desk.ready.push(number);
         desk.news = true;
     }
@@ -377,8 +377,7 @@ impl Nic {
         let Nic { vis, desk, .. } = self;
         let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
         if let Some(connection) = vi.connection.take() {
-            let end = letter(Kind::Disconnect, connection.peer_vi, connection.peer_key, 0, 0, fault::NONE);
-            desk.letters.push((connection.path, end));
+            desk.letters.push((connection.path, connection.letter(Kind::Disconnect, 0, fault::NONE)));
         }
         (vi.setup, vi.grave, vi.outcome) = (None, None, None);
         vi.state = ViState::Idle;

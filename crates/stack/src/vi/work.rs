@@ -192,6 +192,23 @@ pub(super) struct Posted {
     end: Option<(Status, u32, DoneAs)>,
 }
 
+impl Posted {
+    /// What it is done as, unless a write of the peer's consumed it.
+    pub(super) const fn kind(&self) -> DoneAs {
+        match self.operation {
+            Some(Operation::Send) => DoneAs::Send,
+            Some(Operation::Write(_)) => DoneAs::Write,
+            Some(Operation::Read(_)) => DoneAs::Read,
+            None => DoneAs::Receive,
+        }
+    }
+
+    /// Whether it is done by a response.
+    pub(super) const fn is_read(&self) -> bool {
+        matches!(self.operation, Some(Operation::Read(_)))
+    }
+}
+
 /// One work queue of a VI.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
@@ -276,6 +293,15 @@ impl WorkQueue {
         }
     }
 
+    /// A work of a send queue has ended: as what it was posted for, with the immediate data that went with it.
+    #[inline]
+    pub(super) fn end_with(&mut self, number: u64, status: Status, length: u32) {
+        if let Some(work) = self.get(number) {
+            let (kind, immediate) = (work.kind(), work.immediate);
+            self.finish(number, status, length, kind, immediate);
+        }
+    }
+
     /// Whether a work has ended already.
     pub(super) fn has_ended(&self, number: u64) -> bool {
         self.get(number).is_none_or(|work| work.end.is_some())
@@ -294,12 +320,7 @@ impl WorkQueue {
     /// Ends everything that has not ended.
     pub(super) fn flush(&mut self, status: Status) {
         for work in &mut self.works {
-            let kind = match work.operation {
-                Some(Operation::Send) => DoneAs::Send,
-                Some(Operation::Write(_)) => DoneAs::Write,
-                Some(Operation::Read(_)) => DoneAs::Read,
-                None => DoneAs::Receive,
-            };
+            let kind = work.kind();
             work.end.get_or_insert((status, 0, kind));
         }
     }
