@@ -135,12 +135,21 @@ fn json(value: &impl serde::Serialize) -> Result<String, String> {
 }
 
 fn draw(report: &Report, folder: &Path) -> Result<(), String> {
+    let pictures = report.figures.iter().map(|figure| (figure.name, chart::svg(figure)));
+    write_pictures(report.paper, pictures, folder)
+}
+
+/// Writes pictures, each by its name, into a folder.
+fn write_pictures<'a>(
+    paper: &str,
+    pictures: impl Iterator<Item = (&'a str, String)>,
+    folder: &Path,
+) -> Result<(), String> {
     let say =
-        |error: std::io::Error| format!("the figures cannot be written to {}: {error}", folder.display());
+        |error: std::io::Error| format!("the pictures cannot be written to {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(say)?;
-    for figure in &report.figures {
-        let path = folder.join(format!("{}-{}.svg", report.paper, figure.name));
-        std::fs::write(path, chart::svg(figure)).map_err(say)?;
+    for (name, svg) in pictures {
+        std::fs::write(folder.join(format!("{paper}-{name}.svg")), svg).map_err(say)?;
     }
     Ok(())
 }

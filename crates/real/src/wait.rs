@@ -1,7 +1,7 @@
 //! Waiting in real time: the driver of [`kiban_ground::Waiter`].
 //!
 //! Goal      the latency of spinning where something comes soon, the CPU time of sleeping where it does not.
-//! Sleepers  [`EventSleeper`] sleeps on an eventfd, and on sockets beside it if asked; [`FutexSleeper`] on the bell's
+//! Sleepers  [`EventSleeper`] sleeps on an eventfd; [`FutexSleeper`] on the bell's
 //!           own word, also when the bell lies in memory that two processes share.
 //! Order     arm the bell, look again, sleep, disarm, look ([`kiban_ground::Bell`]): no wake-up is lost.
 //! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away
@@ -64,7 +64,7 @@ impl Doorbell for Bell {
     }
 }
 
-/// Sleeps on an eventfd: a file descriptor that others may poll too, and that may be handed to another process.
+/// Sleeps on an eventfd: a file descriptor that others may poll too.
 #[derive(Debug)]
 pub struct EventSleeper {
     event: OwnedFd,
@@ -76,42 +76,17 @@ impl EventSleeper {
     /// # Errors
     /// The process has too many open files.
     pub fn new() -> io::Result<EventSleeper> {
-        Ok(Self::over(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-    }
-
-    /// Over an eventfd made elsewhere (non-blocking), for example by the other process.
-    pub fn over(event: OwnedFd) -> EventSleeper {
-        EventSleeper { event }
-    }
-
-    /// The same sleeper, also woken when one of `files` can be read.
-    pub fn beside<'a>(&'a self, files: &'a [BorrowedFd<'a>]) -> Beside<'a> {
-        assert!(files.len() < FILES_MAX, "a sleeper watches up to {} files", FILES_MAX - 1);
-        Beside { event: self, files }
-    }
-
-    fn sleep_beside(&self, files: &[BorrowedFd<'_>], timeout: Option<Duration>) {
-        let event = self.event.as_fd();
-        let mut watched: [PollFd<'_>; FILES_MAX] = std::array::from_fn(|at| {
-            PollFd::from_borrowed_fd(
-                if at == 0 { event } else { *files.get(at - 1).unwrap_or(&event) },
-                PollFlags::IN,
-            )
-        });
-        // Errors: interrupted by a signal, which is an early end; the others need a bad argument.
-        let watched = &mut watched[..=files.len()];
-        if poll(watched, timeout.map(timespec).as_ref()).is_ok() && !watched[0].revents().is_empty() {
-            let _ = rustix::io::read(event, &mut [0; 8]);
-        }
+        Ok(EventSleeper { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 }
 
-/// The eventfd and the files that a sleeper may watch.
-const FILES_MAX: usize = 16;
-
 impl Sleeper for EventSleeper {
     fn sleep(&self, _: &Bell, timeout: Option<Duration>) {
-        self.sleep_beside(&[], timeout);
+        let mut files = [PollFd::new(&self.event, PollFlags::IN)];
+        // Errors are early ends.
+        if poll(&mut files, timeout.map(timespec).as_ref()).is_ok_and(|ready| ready > 0) {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
     }
     fn wake(&self, _: &Bell) {
         // Fails only when the counter is full, and then the sleeper is awake.
@@ -122,22 +97,6 @@ impl Sleeper for EventSleeper {
 impl AsFd for EventSleeper {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
-    }
-}
-
-/// An [`EventSleeper`] that also watches files.
-#[derive(Debug)]
-pub struct Beside<'a> {
-    event: &'a EventSleeper,
-    files: &'a [BorrowedFd<'a>],
-}
-
-impl Sleeper for Beside<'_> {
-    fn sleep(&self, _: &Bell, timeout: Option<Duration>) {
-        self.event.sleep_beside(self.files, timeout);
-    }
-    fn wake(&self, bell: &Bell) {
-        self.event.wake(bell);
     }
 }
 
@@ -332,8 +291,6 @@ pub(crate) fn wake_on_time() {
 mod tests {
     use super::*;
     use crate::clock::{allowed_cpus, pin_thread};
-    use std::io::Write as _;
-    use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
     const POLICIES: [Wait; 4] =
@@ -413,21 +370,6 @@ mod tests {
         let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
         assert_eq!(waiting.wait(&Bell::new(), &FutexSleeper, Instant::ZERO, || Some(7)), Some(7));
         assert_eq!(waiting.report().at_once, 1);
-    }
-
-    #[test]
-    fn a_socket_beside_the_bell_ends_a_sleep() {
-        let event = EventSleeper::new().expect("a file may be opened");
-        let (mut there, here) = UnixStream::pair().expect("sockets may be opened");
-        here.set_nonblocking(true).expect("a socket may be asked not to block");
-        std::thread::scope(|scope| {
-            scope.spawn(move || there.write_all(b"x").expect("the other end is open"));
-            let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
-            let files = [here.as_fd()];
-            let look = || rustix::io::read(&here, &mut [0u8; 1]).ok().filter(|&length| length == 1);
-            let found = waiting.wait(&Bell::new(), &event.beside(&files), Instant::NEVER, look);
-            assert_eq!(found, Some(1));
-        });
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! `kiban reproduce wide-area-atm`: paper \[2\].
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::reproduce::wide_area::{self, Effort};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// TCP over a wide-area ATM network, 1996: delays, the throughput map, two sequences.
@@ -32,14 +31,12 @@ pub(crate) struct WideArea {
 impl WideArea {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} cells")
-            .expect("the template is well formed");
-        let bar = ProgressBar::with_draw_target(Some(effort.cells()), ProgressDrawTarget::stderr())
-            .with_style(style);
+        let bar = super::bar(effort.cells());
         let made = wide_area::make(effort, &|| bar.inc(1));
         bar.finish_and_clear();
         if let Some(folder) = &self.svg {
-            draw(&made, folder)?;
+            let maps = made.maps.iter().map(|map| (map.name, map.svg()));
+            super::write_pictures(made.report.paper, maps, folder)?;
         }
         crate::print(&if self.json {
             super::json(&made)?
@@ -50,14 +47,4 @@ impl WideArea {
         })?;
         Ok(if made.report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-}
-
-fn draw(made: &wide_area::WideArea, folder: &Path) -> Result<(), String> {
-    let say = |error: std::io::Error| format!("the maps cannot be written to {}: {error}", folder.display());
-    std::fs::create_dir_all(folder).map_err(say)?;
-    for map in &made.maps {
-        std::fs::write(folder.join(format!("{}-{}.svg", made.report.paper, map.name)), map.svg())
-            .map_err(say)?;
-    }
-    Ok(())
 }

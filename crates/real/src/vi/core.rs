@@ -23,6 +23,9 @@ const HALVES_MAX: usize = 16;
 const LINKS_MAX: usize = 1024;
 /// Packets that leave by one link before the next has its turn, where nothing else bounds them.
 const FLUSH_PACKETS: usize = 256;
+/// Paths that never leave the host's memory.
+const MEMORY: PathTraits =
+    PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
 /// How often a driver that does not sleep looks whether a peer has died, or calls.
 const LOOK_AROUND: Duration = Duration::from_millis(1);
 
@@ -254,7 +257,7 @@ impl Core {
             return Ok(way.path);
         }
         match (wanted, &self.address) {
-            (HostAddress::Loopback, _) => self.open_loopback(),
+            (HostAddress::Loopback, _) => self.add(MEMORY, HostAddress::Loopback, Link::Loopback),
             (HostAddress::Name(name), HostAddress::Name(own)) => {
                 let half = shm::call(name, own)?;
                 self.add_half(half, host.clone())
@@ -264,43 +267,21 @@ impl Core {
         }
     }
 
-    fn new_path(&mut self, traits: PathTraits) -> io::Result<u32> {
-        self.nic.open_path(traits).map_err(|refusal| io::Error::other(refusal.to_string()))
-    }
-
-    fn open_loopback(&mut self) -> io::Result<u32> {
-        let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
-        let path = self.new_path(traits)?;
-        self.links.push(Way {
-            path,
-            host: HostAddress::Loopback,
-            link: Link::Loopback,
-            only_in: false,
-            over: false,
-        });
+    fn add(&mut self, traits: PathTraits, host: HostAddress, link: Link) -> io::Result<u32> {
+        let path = self.nic.open_path(traits).map_err(|refusal| io::Error::other(refusal.to_string()))?;
+        self.links.push(Way { path, host, link, only_in: false, over: false });
         Ok(path)
     }
 
     fn add_half(&mut self, half: Half, host: HostAddress) -> io::Result<u32> {
         self.watch(half.as_fd(), true)?;
-        let traits = PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
-        let path = self.new_path(traits)?;
-        self.links.push(Way { path, host, link: Link::Half(half), only_in: false, over: false });
-        Ok(path)
+        self.add(MEMORY, host, Link::Half(half))
     }
 
     fn add_udp(&mut self, to: SocketAddr) -> io::Result<u32> {
-        let traits =
-            PathTraits { packet_bytes: UdpLink::packet_bytes(to.ip()), loses_nothing: false, checked: true };
-        let path = self.new_path(traits)?;
-        self.links.push(Way {
-            path,
-            host: HostAddress::Udp(to),
-            link: Link::Udp(to),
-            only_in: false,
-            over: false,
-        });
-        Ok(path)
+        let packet_bytes = UdpLink::packet_bytes(to.ip());
+        let traits = PathTraits { packet_bytes, loses_nothing: false, checked: true };
+        self.add(traits, HostAddress::Udp(to), Link::Udp(to))
     }
 
     // ---- moving packets
@@ -411,10 +392,8 @@ impl Core {
                             link.out.publish(length);
                             sent = true;
                         }
-                        Ok(None) => {
-                            // Full: the other side rings nobody when it empties a ring, so look again soon.
-                            break;
-                        }
+                        // Full: the other side rings when it has taken some.
+                        Ok(None) => break,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
                             break;

@@ -118,8 +118,12 @@ impl Core {
         for Desk { attachment, channel, over } in &mut hosts {
             let taken = if attachment.is_ready() { attachment.drain(&mut self.nic, now) } else { Ok(0) };
             while let Some(call) = attachment.call() {
-                let host = self.address().like(&call.host).unwrap_or(HostAddress::Loopback);
-                let path = self.path_to(&host).ok();
+                // No address: this board's own.
+                let host = match call.host.is_empty() {
+                    true => Some(HostAddress::Loopback),
+                    false => self.address().like(&call.host),
+                };
+                let path = host.and_then(|host| self.path_to(&host).ok());
                 attachment.connect(&call, path, &mut self.nic, now);
             }
             match (taken, attachment.tell(&mut self.nic)) {

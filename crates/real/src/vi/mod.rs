@@ -740,15 +740,8 @@ impl Shared {
         deadline: Instant,
         look: &mut impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
-        loop {
-            // The NIC's own deadlines interrupt the wait.
-            let due = lock(&self.core).nic.deadline();
-            let until = deadline.min(due);
-            let found = waiting.wait(self, self, until, || self.look(true, look).0);
-            if found.is_some() || self.clock.now() >= deadline {
-                return found;
-            }
-        }
+        // The NIC's own deadlines end a sleep (`Sleeper for Shared`), and every look does what they ask for.
+        waiting.wait(self, self, deadline, || self.look(true, look).0)
     }
 
     /// Somebody else drives: sleep until there is news, or nobody drives. None: try to drive.
