@@ -176,9 +176,13 @@ impl BoardHost {
     pub fn ask(&mut self, control: &Control, timeout: Duration) -> Result<u32, HostError> {
         self.cookie += 1;
         let own = self.cookie | 1 << 63;
-        self.queues.ask(own, control)?;
-        self.channel.ring(machine_nanos);
         let deadline = self.clock.now() + timeout;
+        // A full ring has room as soon as the board has taken some; it rings then.
+        self.wait(deadline, |queues| match queues.ask(own, control) {
+            Err(PostError::Full) => None,
+            posted => Some(posted.map_err(HostError::from)),
+        })?;
+        self.channel.ring(machine_nanos);
         loop {
             match self.next(deadline)? {
                 Told::Reply { cookie, result } if cookie == own => return result.map_err(HostError::Denied),
@@ -223,14 +227,23 @@ impl BoardHost {
     }
 
     fn next(&mut self, deadline: Instant) -> Result<Told, HostError> {
+        let told = self.wait(deadline, |queues| queues.told().map_err(HostError::from).transpose())?;
+        self.note_taken();
+        Ok(told)
+    }
+
+    /// Waits until `look` finds something at the rings, the board has gone, or the time is over.
+    fn wait<T>(
+        &mut self,
+        deadline: Instant,
+        mut look: impl FnMut(&mut Host) -> Option<Result<T, HostError>>,
+    ) -> Result<T, HostError> {
         let BoardHost { queues, channel, waiting, clock, around_at, .. } = self;
         let gone = Cell::new(false);
         let sleeper = OnChannel { channel, gone: &gone };
         let look = || {
-            match queues.told() {
-                Ok(None) => {}
-                Ok(Some(told)) => return Some(Ok(told)),
-                Err(condemned) => return Some(Err(condemned.into())),
+            if let found @ Some(_) = look(queues) {
+                return found;
             }
             let now = clock.now();
             if now >= *around_at {
@@ -239,11 +252,7 @@ impl BoardHost {
             }
             gone.get().then_some(Err(HostError::Gone))
         };
-        let told = waiting.wait(channel.own_bell(), &sleeper, deadline, look);
-        if matches!(told, Some(Ok(_))) {
-            self.note_taken();
-        }
-        told.unwrap_or(Err(HostError::Timeout))
+        waiting.wait(channel.own_bell(), &sleeper, deadline, look).unwrap_or(Err(HostError::Timeout))
     }
 }
 
