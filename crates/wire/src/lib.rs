@@ -46,6 +46,9 @@ pub mod udp;
 
 pub mod vi;
 
+pub mod ddp;
+pub mod rdmap;
+
 pub mod capture;
 
 pub use malformed::Malformed;
