@@ -93,6 +93,27 @@ impl Opcode {
         matches!(self, Opcode::Write | Opcode::ReadResponse)
     }
 
+    /// Whether it is a Send of any kind.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Opcode::Send | Opcode::SendInvalidate | Opcode::SendSolicited | Opcode::SendSolicitedInvalidate
+        )
+    }
+
+    /// Bytes of the longest payload, of a message that is whole in one segment; no bound for others.
+    pub const fn payload_bytes_max(self) -> usize {
+        match self {
+            Opcode::ReadRequest => READ_REQUEST_BYTES,
+            // Peers may attach more than this crate reads.
+            Opcode::Terminate => 2 * TERMINATE_BYTES_MAX,
+            Opcode::Immediate | Opcode::ImmediateSolicited => IMMEDIATE_BYTES,
+            Opcode::AtomicRequest => ATOMIC_REQUEST_BYTES,
+            Opcode::AtomicResponse => ATOMIC_RESPONSE_BYTES,
+            _ => usize::MAX,
+        }
+    }
+
     /// Whether it asks for a solicited event.
     pub const fn is_solicited(self) -> bool {
         matches!(self, Opcode::SendSolicited | Opcode::SendSolicitedInvalidate | Opcode::ImmediateSolicited)

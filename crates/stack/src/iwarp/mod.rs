@@ -1,0 +1,9 @@
+//! iWARP: RDMA over streams.
+//!
+//! ```text
+//! verbs       rnic   the NIC's core, in the blocks of paper [3]: memory, queues, work, completions
+//! RDMAP, DDP  rnic/executor                                     RFC 5040, 5041, 7306; bytes in kiban_wire::{rdmap, ddp}
+//! MPA         mpa    start-up and framing on a byte stream      RFC 5044, 6581; bytes in kiban_wire::mpa
+//! ```
+
+pub mod rnic;

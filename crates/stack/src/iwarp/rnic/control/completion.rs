@@ -1,0 +1,35 @@
+//! Completion manager: makes completions and puts them where they belong.
+
+use super::super::host::cmt::CompletionQueue;
+use super::super::work::{Completion, Kind, SendWork, Status};
+use super::super::{Desk, Event};
+
+pub(in super::super) fn of_send(qp: u32, work: &SendWork, status: Status, bytes: u32) -> Completion {
+    let kind = work.operation.kind();
+    Completion { id: work.id, status, kind, bytes, qp, immediate: None, invalidated: None }
+}
+
+pub(in super::super) fn of_receive(qp: u32, id: u64, status: Status, kind: Kind, bytes: u32) -> Completion {
+    Completion { id, status, kind, bytes, qp, immediate: None, invalidated: None }
+}
+
+impl Desk {
+    /// Puts a completion into its queue, and tells whoever wants to be told.
+    #[inline]
+    pub(in super::super) fn complete(&mut self, cq: u32, completion: Completion, solicited: bool) {
+        self.counters.completions += 1;
+        let Some(queue) = self.cqs.get_mut(cq) else { return };
+        let was_in_error = queue.overrun;
+        match CompletionQueue::push(queue, completion, solicited) {
+            Ok(false) => {}
+            Ok(true) => self.cq_events.push_back(cq),
+            Err(()) => {
+                self.counters.completions_lost += 1;
+                if !was_in_error {
+                    self.overrun.push(cq);
+                    self.event(Event::CqOverrun { cq });
+                }
+            }
+        }
+    }
+}

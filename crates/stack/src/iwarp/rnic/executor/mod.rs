@@ -1,0 +1,4 @@
+//! Work executor: the send module and the receive module (paper \[3\] §5.2.3).
+
+pub(super) mod receive;
+pub(super) mod send;

@@ -1,0 +1,390 @@
+//! SMT: steering tags. Which memory a tag names, who may use it, and for what.
+//!
+//! Goal      no byte of the host's is read or written for a tag, an address or a right that does not hold now.
+//! Tag       24 bits of a keyed hash (RFC 5042 §7.3.1: peers cannot guess one from others) and 8 bits of key, which a
+//!           work request may change when it registers or binds anew.
+//! Kinds     a region has a buffer list; one made for registering by work request has none at first. A window shows a
+//!           part of a region, to everybody in the domain (type 1) or to one queue pair (type 2).
+//! Checked   in the order tag, domain, right, bounds: the peer learns as little as the Terminate says.
+
+use super::super::{Access, Binding, Refusal};
+use super::pblmt::BufferList;
+use alloc::vec::Vec;
+use core::hash::{BuildHasherDefault, Hasher};
+use hashbrown::HashMap;
+use kiban_ground::{Chance, Region, Slab};
+use siphasher::sip::SipHasher24;
+
+/// What is wrong with a tag, an address or a right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Violation {
+    /// No such tag, or not valid now.
+    Stag,
+    /// Of another protection domain, or another queue pair's window.
+    Stream,
+    /// Not for this.
+    Access,
+    /// Not all within.
+    Bounds,
+    /// The address wraps.
+    Wrap,
+}
+
+/// What is to be done with memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Use {
+    LocalRead,
+    LocalWrite,
+    RemoteRead,
+    RemoteWrite,
+    RemoteAtomic,
+}
+
+impl Access {
+    const fn allows(self, purpose: Use) -> bool {
+        match purpose {
+            Use::LocalRead => true,
+            Use::LocalWrite => self.local_write,
+            Use::RemoteRead => self.remote_read,
+            Use::RemoteWrite => self.remote_write,
+            Use::RemoteAtomic => self.remote_atomic,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum What {
+    /// Memory of its own; `windows` are bound to it.
+    Region { list: BufferList, windows: u32, blocks_max: usize },
+    /// A part of a region; of type 2, bound to a queue pair.
+    Window { region: Option<u32>, type_2: bool, qp: u32 },
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The whole tag, its key included.
+    stag: u32,
+    pd: u32,
+    valid: bool,
+    address: u64,
+    length: u64,
+    access: Access,
+    what: What,
+}
+
+/// Tags are made by a keyed hash: their bits need no more mixing than a multiplication.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+    }
+    #[inline]
+    fn write_u32(&mut self, word: u32) {
+        self.0 = u64::from(word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The steering tag management table, and the protection domains.
+#[derive(Debug)]
+pub(in super::super) struct StagTable {
+    entries: HashMap<u32, Entry, BuildHasherDefault<Spread>>,
+    most: usize,
+    blocks_max: usize,
+    key: (u64, u64),
+    made: u64,
+    /// Each domain with the number of those who use it.
+    pds: Slab<u32>,
+}
+
+const KEY_BITS: u32 = 8;
+
+impl StagTable {
+    pub(in super::super) fn new(
+        stags_max: usize,
+        blocks_max: usize,
+        pds_max: usize,
+        chance: &mut Chance,
+    ) -> Self {
+        StagTable {
+            entries: HashMap::default(),
+            most: stags_max.min(1 << 20),
+            blocks_max,
+            key: (chance.draw(), chance.draw()),
+            made: 0,
+            pds: Slab::new(pds_max, chance.draw() as u32),
+        }
+    }
+
+    // ---- protection domains
+
+    pub(in super::super) fn create_pd(&mut self) -> Result<u32, Refusal> {
+        self.pds.insert(0).ok_or(Refusal::TooMany)
+    }
+
+    pub(in super::super) fn destroy_pd(&mut self, pd: u32) -> Result<(), Refusal> {
+        match self.pds.get(pd) {
+            None => Err(Refusal::UnknownPd),
+            Some(1..) => Err(Refusal::InUse),
+            Some(0) => self.pds.remove(pd).map(|_| ()).ok_or(Refusal::UnknownPd),
+        }
+    }
+
+    pub(in super::super) fn hold_pd(&mut self, pd: u32) -> Result<(), Refusal> {
+        self.pds.get_mut(pd).map(|users| *users += 1).ok_or(Refusal::UnknownPd)
+    }
+
+    pub(in super::super) fn release_pd(&mut self, pd: u32) {
+        if let Some(users) = self.pds.get_mut(pd) {
+            *users = users.saturating_sub(1);
+        }
+    }
+
+    // ---- tags
+
+    /// Tags that there are.
+    pub(in super::super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn add(&mut self, pd: u32, mut entry: Entry) -> Result<u32, Refusal> {
+        if self.entries.len() >= self.most {
+            return Err(Refusal::TooMany);
+        }
+        self.hold_pd(pd)?;
+        loop {
+            let mut hash = SipHasher24::new_with_keys(self.key.0, self.key.1);
+            hash.write_u64(self.made);
+            self.made += 1;
+            let stag = hash.finish() as u32;
+            // Zero is what peers send where a tag means nothing.
+            if stag >> KEY_BITS == 0 || self.entries.contains_key(&(stag >> KEY_BITS)) {
+                continue;
+            }
+            entry.stag = stag;
+            self.entries.insert(stag >> KEY_BITS, entry);
+            return Ok(stag);
+        }
+    }
+
+    fn blank(pd: u32, what: What) -> Entry {
+        Entry { stag: 0, pd, valid: false, address: 0, length: 0, access: Access::NONE, what }
+    }
+
+    /// Registers memory: its tag.
+    pub(in super::super) fn register(
+        &mut self,
+        pd: u32,
+        address: u64,
+        blocks: Vec<Region>,
+        access: Access,
+    ) -> Result<u32, Refusal> {
+        if blocks.len() > self.blocks_max {
+            return Err(Refusal::TooMany);
+        }
+        check_access(access)?;
+        let blocks_max = blocks.len();
+        let list = BufferList::new(blocks, address).ok_or(Refusal::BadAddress)?;
+        let length = list.length();
+        let what = What::Region { list, windows: 0, blocks_max };
+        self.add(pd, Entry { valid: true, address, length, access, ..Self::blank(pd, what) })
+    }
+
+    /// A region without memory, for registering by work request.
+    pub(in super::super) fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, Refusal> {
+        if blocks_max > self.blocks_max {
+            return Err(Refusal::TooMany);
+        }
+        self.add(pd, Self::blank(pd, What::Region { list: BufferList::default(), windows: 0, blocks_max }))
+    }
+
+    /// A window, bound to nothing.
+    pub(in super::super) fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, Refusal> {
+        self.add(pd, Self::blank(pd, What::Window { region: None, type_2, qp: 0 }))
+    }
+
+    #[inline]
+    fn entry(&self, stag: u32) -> Option<&Entry> {
+        self.entries.get(&(stag >> KEY_BITS)).filter(|entry| entry.stag == stag)
+    }
+
+    fn entry_mut(&mut self, stag: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(&(stag >> KEY_BITS)).filter(|entry| entry.stag == stag)
+    }
+
+    /// Forgets a tag at once. The memory, for its owner.
+    pub(in super::super) fn remove(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+        let entry = self.entry(stag).ok_or(Refusal::UnknownStag)?;
+        if let What::Region { windows: 1.., .. } = entry.what {
+            return Err(Refusal::InUse);
+        }
+        let entry = self.entries.remove(&(stag >> KEY_BITS)).ok_or(Refusal::UnknownStag)?;
+        self.release_pd(entry.pd);
+        match entry.what {
+            What::Region { list, .. } => Ok(list.into_blocks()),
+            What::Window { region, .. } => {
+                self.unbound(region);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// A window looks at a region no more.
+    fn unbound(&mut self, region: Option<u32>) {
+        if let Some(What::Region { windows, .. }) =
+            region.and_then(|region| self.entries.get_mut(&(region >> KEY_BITS))).map(|entry| &mut entry.what)
+        {
+            *windows = windows.saturating_sub(1);
+        }
+    }
+
+    /// A tag names nothing from now on, until it is registered or bound again. `qp` is where that was asked for.
+    pub(in super::super) fn invalidate(&mut self, stag: u32, pd: u32, qp: u32) -> Result<(), Violation> {
+        let entry = self.entry_mut(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
+        if entry.pd != pd {
+            return Err(Violation::Stream);
+        }
+        match &mut entry.what {
+            // Windows that look at it would show what is no longer registered.
+            What::Region { windows: 1.., .. } => return Err(Violation::Access),
+            What::Region { .. } => entry.valid = false,
+            // Only the holder of a type 1 window unbinds it (verbs: such a tag is not for invalidation).
+            What::Window { type_2: false, .. } => return Err(Violation::Access),
+            What::Window { qp: owner, .. } if *owner != qp => return Err(Violation::Stream),
+            What::Window { region, .. } => {
+                let region = region.take();
+                entry.valid = false;
+                self.unbound(region);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives memory to a region that has none now, or none that is valid.
+    pub(in super::super) fn fill(
+        &mut self,
+        stag: u32,
+        pd: u32,
+        address: u64,
+        blocks: Vec<Region>,
+        access: Access,
+    ) -> Result<(), Violation> {
+        let entry = self.entries.get_mut(&(stag >> KEY_BITS)).ok_or(Violation::Stag)?;
+        if entry.pd != pd {
+            return Err(Violation::Stream);
+        }
+        let What::Region { list, blocks_max, .. } = &mut entry.what else { return Err(Violation::Stag) };
+        if entry.valid || check_access(access).is_err() {
+            return Err(Violation::Access);
+        }
+        if blocks.len() > *blocks_max {
+            return Err(Violation::Bounds);
+        }
+        *list = BufferList::new(blocks, address).ok_or(Violation::Wrap)?;
+        (entry.address, entry.length, entry.access) = (address, list.length(), access);
+        (entry.stag, entry.valid) = (stag, true);
+        Ok(())
+    }
+
+    /// Binds a window to a part of a region, or to nothing.
+    pub(in super::super) fn bind(
+        &mut self,
+        window: u32,
+        pd: u32,
+        qp: u32,
+        binding: Option<Binding>,
+    ) -> Result<(), Violation> {
+        let entry = self.entries.get(&(window >> KEY_BITS)).filter(|entry| entry.pd == pd);
+        let entry = entry.ok_or(Violation::Stag)?;
+        let What::Window { type_2, .. } = entry.what else { return Err(Violation::Stag) };
+        // A type 2 window is bound again only after it was invalidated.
+        if type_2 && entry.valid {
+            return Err(Violation::Access);
+        }
+        if let Some(binding) = &binding {
+            let region = self.entry(binding.region).filter(|region| region.valid).ok_or(Violation::Stag)?;
+            let whole = region.address..region.address.saturating_add(region.length);
+            let end = binding.address.checked_add(binding.length).ok_or(Violation::Wrap)?;
+            let wants_write = binding.access.remote_write || binding.access.remote_atomic;
+            if region.pd != pd {
+                return Err(Violation::Stream);
+            }
+            if !region.access.bind
+                || !matches!(region.what, What::Region { .. })
+                || wants_write && !region.access.local_write
+            {
+                return Err(Violation::Access);
+            }
+            if binding.address < whole.start || end > whole.end {
+                return Err(Violation::Bounds);
+            }
+        }
+        let entry = self.entries.get_mut(&(window >> KEY_BITS)).ok_or(Violation::Stag)?;
+        let What::Window { region, qp: owner, .. } = &mut entry.what else { return Err(Violation::Stag) };
+        let before = core::mem::replace(region, binding.map(|binding| binding.region));
+        *owner = qp;
+        entry.stag = window;
+        entry.valid = binding.is_some();
+        if let Some(binding) = binding {
+            (entry.address, entry.length, entry.access) = (binding.address, binding.length, binding.access);
+            if let Some(What::Region { windows, .. }) =
+                self.entries.get_mut(&(binding.region >> KEY_BITS)).map(|entry| &mut entry.what)
+            {
+                *windows += 1;
+            }
+        }
+        self.unbound(before);
+        Ok(())
+    }
+
+    /// The buffer list behind a range of a tag, if all of it may be used so by this queue pair.
+    #[inline]
+    pub(in super::super) fn check(
+        &self,
+        stag: u32,
+        (pd, qp): (u32, u32),
+        purpose: Use,
+        address: u64,
+        length: u64,
+    ) -> Result<&BufferList, Violation> {
+        let entry = self.entry(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
+        if entry.pd != pd {
+            return Err(Violation::Stream);
+        }
+        if !entry.access.allows(purpose) {
+            return Err(Violation::Access);
+        }
+        let end = address.checked_add(length).ok_or(Violation::Wrap)?;
+        if address < entry.address || end - entry.address > entry.length {
+            return Err(Violation::Bounds);
+        }
+        match &entry.what {
+            What::Region { list, .. } => Ok(list),
+            // A window is for peers: its owner names the region.
+            What::Window { .. } if matches!(purpose, Use::LocalRead | Use::LocalWrite) => {
+                Err(Violation::Access)
+            }
+            What::Window { type_2: true, qp: owner, .. } if *owner != qp => Err(Violation::Stream),
+            What::Window { region, .. } => {
+                let region = region.and_then(|region| self.entry(region)).filter(|region| region.valid);
+                match region.map(|region| &region.what) {
+                    Some(What::Region { list, .. }) => Ok(list),
+                    _ => Err(Violation::Stag),
+                }
+            }
+        }
+    }
+}
+
+/// Peers may write only where the owner may (RDMA verbs §7.3; InfiniBand C10-56).
+fn check_access(access: Access) -> Result<(), Refusal> {
+    if (access.remote_write || access.remote_atomic) && !access.local_write {
+        return Err(Refusal::BadAccess);
+    }
+    Ok(())
+}
