@@ -12,6 +12,7 @@ pub mod ethernet;
 mod families;
 pub mod icmp;
 pub mod ip;
+pub mod iwarp;
 pub mod tcp;
 pub mod udp;
 pub mod vi;
