@@ -3,9 +3,12 @@
 use crate::input::Input;
 use crate::{Features, Target};
 use kiban_ground::Sum;
+use kiban_stack::iwarp::mpa::{
+    Answer, Config as MpaConfig, Deframer, Front, Initiator, Responder, Weaver, begin, end,
+};
 use kiban_wire::{
     Malformed, aal5, arp, atm, atmarp, capture, checksum, crc, discovery, ethernet, icmp, icmpv6, ipv4,
-    ipv4_options, ipv6, ipv6_extension, llc_snap, oam, tcp, udp, vi as vi_packet,
+    ipv4_options, ipv6, ipv6_extension, llc_snap, mpa as mpa_frames, oam, tcp, udp, vi as vi_packet,
 };
 
 /// One for each file of `wire/src` that reads.
@@ -34,6 +37,7 @@ pub(crate) const TARGETS: &[Target] = &[
         seeds: || vec![vec![6, 0, 5, 2, 0, 0, 1, 0], vec![6; 24]],
     },
     Target { name: "llc_snap", run: llc_snap, seeds: llc_snap_seeds },
+    Target { name: "mpa", run: mpa, seeds: mpa_seeds },
     Target { name: "oam", run: oam, seeds: oam_seeds },
     Target { name: "tcp", run: tcp, seeds: tcp_seeds },
     Target { name: "udp", run: udp, seeds: || vec![vec![0, 1, 0, 2, 0, 9, 0, 0, 5]] },
@@ -439,6 +443,86 @@ fn tcp(bytes: &[u8], features: &mut Features<'_>) {
         features.show("quoted");
         assert_eq!(quoted.sequence.0.to_be_bytes(), bytes[4..8]);
     }
+}
+
+fn mpa(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((start, used)) = comes_back!(bytes, features, mpa_frames::Start) {
+        features.show((start.revision, start.enhanced, start.rejected));
+        comes_back!(&bytes[used..], features, mpa_frames::Setup);
+    }
+    comes_back!(bytes, features, mpa_frames::Marker);
+
+    for (crc, markers) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut deframer, mut weaver) = (Deframer::new(crc, markers), Weaver::new());
+        let mut rest = bytes;
+        loop {
+            match deframer.front(rest) {
+                Ok(Front::Whole { ulpdu, taken }) => {
+                    // Framed again it takes the same room, and comes out again.
+                    let mut again = Vec::new();
+                    let start = begin(&mut again, ulpdu.len());
+                    again.extend_from_slice(ulpdu);
+                    end(&mut again, start, crc);
+                    if markers {
+                        weaver.weave(&std::mem::take(&mut again), crc, &mut again);
+                    }
+                    assert_eq!(again.len(), taken);
+                    features.show((crc, markers, taken.ilog2()));
+                    rest = &rest[taken..];
+                }
+                Ok(Front::Part { ulpdu, length }) => {
+                    assert!(!crc && !markers && ulpdu.len() <= length && ulpdu.len() <= rest.len());
+                    break;
+                }
+                Ok(Front::Wants(wanted)) => {
+                    assert!(wanted > rest.len());
+                    break;
+                }
+                Err(fault) => {
+                    features.show((crc, markers, fault.code()));
+                    break;
+                }
+            }
+        }
+    }
+
+    let config = MpaConfig { peer_to_peer: true, ..MpaConfig::default() };
+    let mut initiator = Initiator::new(&config, 4, 4, &[]).expect("no private data is short enough");
+    match initiator.take(bytes) {
+        Ok(Answer::Agreed(agreed)) => features.show(("agreed", agreed.crc, agreed.rtr.is_some())),
+        Ok(answer) => features.show(("reply", matches!(answer, Answer::Wants))),
+        Err(fault) => features.show(("reply", fault.name())),
+    }
+    let mut responder = Responder::new(&config);
+    match responder.take(bytes) {
+        Ok(None) => features.show("request wants"),
+        Ok(Some(asked)) => {
+            features.show(("asked", asked.enhanced, asked.peer_to_peer));
+            let (reply, _) = responder.accept(&[], asked.ird, asked.ord).expect("no private data");
+            assert!(mpa_frames::Start::read(&reply).is_ok());
+        }
+        Err(refused) => features.show(("request", refused.fault.name(), refused.reply.len())),
+    }
+}
+
+fn mpa_seeds() -> Vec<Vec<u8>> {
+    let start = |key: &[u8], rest: &[u8]| [key, rest].concat();
+    let mut fpdus = Vec::new();
+    for bytes in [0, 18, 600] {
+        let begun = begin(&mut fpdus, bytes);
+        fpdus.resize(fpdus.len() + bytes, 7);
+        end(&mut fpdus, begun, true);
+    }
+    let mut woven = Vec::new();
+    Weaver::new().weave(&fpdus, true, &mut woven);
+    vec![
+        start(b"MPA ID Req Frame", &[0xd0, 2, 0, 4, 0xc0, 1, 0xc0, 1]),
+        start(b"MPA ID Rep Frame", &[0x10, 2, 0, 4, 0x80, 1, 0x80, 1]),
+        start(b"MPA ID Req Frame", &[0x40, 1, 0, 0]),
+        start(b"MPA ID Rep Frame", &[0x20, 1, 0, 2, b'n', b'o']),
+        fpdus,
+        woven,
+    ]
 }
 
 fn tcp_seeds() -> Vec<Vec<u8>> {

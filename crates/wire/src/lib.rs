@@ -44,6 +44,8 @@ pub mod ipv6_extension;
 pub mod tcp;
 pub mod udp;
 
+pub mod mpa;
+
 pub mod vi;
 
 pub mod ddp;

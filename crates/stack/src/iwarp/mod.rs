@@ -6,4 +6,5 @@
 //! MPA         mpa    start-up and framing on a byte stream      RFC 5044, 6581; bytes in kiban_wire::mpa
 //! ```
 
+pub mod mpa;
 pub mod rnic;
