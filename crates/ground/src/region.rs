@@ -320,6 +320,22 @@ impl Region {
         Some(())
     }
 
+    /// Whether the two have a byte in common.
+    pub fn overlaps(&self, other: &Region) -> bool {
+        let range = |region: &Region| {
+            let start = region.base.as_ptr() as usize;
+            (start, start + region.length)
+        };
+        let ((a, a_end), (b, b_end)) = (range(self), range(other));
+        a < b_end && b < a_end
+    }
+
+    /// The first byte and how many there are, for an operating system that reads and writes them itself while the region is
+    /// held.
+    pub const fn raw(&self) -> (NonNull<u8>, usize) {
+        (self.base, self.length)
+    }
+
     /// Copies a part into a vector, for tests and tools.
     pub fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut copy = alloc::vec![0; length];

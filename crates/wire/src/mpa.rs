@@ -1,7 +1,7 @@
 //! MPA: frames with a length on a TCP stream, and how two ends agree on them (RFC 5044, RFC 6581).
 //!
 //! ```text
-//! start    | key 16 | M C R S, reserved 4 | revision 8 | private data bytes 16 | private data 0..512
+//! start    | key 16 | M C R S, reserved 3, extensions 1 | revision 8 | private data bytes 16 | private data 0..512
 //! set-up   | A B IRD 14 | C D ORD 14 |     the first four bytes of private data, if S (RFC 6581 §9)
 //! FPDU     | ULPDU bytes 16 | ULPDU | pad 0..3 | CRC-32C 32, lowest byte first |     multiple of four bytes
 //! marker   | reserved 16 | bytes since the FPDU's length field 16 |                  every 512 bytes of the stream
@@ -94,6 +94,9 @@ pub struct Start {
     pub rejected: bool,
     /// S: private data begins with a [`Setup`]. A reserved bit below revision 2.
     pub enhanced: bool,
+    /// The last reserved bit, by which kiban's ends tell each other that they know RFC 7306. Others leave it zero and do
+    /// not look at it (RFC 5044 §7.1.1), so that a peer without it is never asked for more than it knows.
+    pub extensions: bool,
     /// The revision of MPA.
     pub revision: u8,
     /// Bytes of private data that follow, the [`Setup`] included.
@@ -127,6 +130,7 @@ impl Start {
             crc: flags & 0x40 != 0,
             rejected: flags & 0x20 != 0,
             enhanced: flags & 0x10 != 0,
+            extensions: flags & 0x01 != 0,
             revision,
             private_data_bytes,
         };
@@ -148,7 +152,8 @@ impl Start {
         target[16] = (u8::from(self.markers) << 7)
             | (u8::from(self.crc) << 6)
             | (u8::from(self.rejected) << 5)
-            | (u8::from(self.enhanced) << 4);
+            | (u8::from(self.enhanced) << 4)
+            | u8::from(self.extensions);
         target[17] = self.revision;
         target[18..20].copy_from_slice(&self.private_data_bytes.to_be_bytes());
         START_BYTES
@@ -325,6 +330,7 @@ mod tests {
                 crc: false,
                 rejected: false,
                 enhanced: true,
+                extensions: false,
                 revision: 2,
                 private_data_bytes: 4
             }

@@ -275,6 +275,7 @@ fn config() -> impl Strategy<Value = Config> {
         |([enhanced, markers, markers_out, peer_to_peer, empty, write, read], crc, revision, i, o)| Config {
             revision,
             enhanced,
+            extensions: markers ^ write,
             crc,
             markers,
             markers_out,
@@ -311,6 +312,7 @@ proptest! {
         match agreed(initiator.take(&reply)) {
             Ok(here) => {
                 prop_assert_eq!((here.revision, here.enhanced), (there.revision, there.enhanced));
+                prop_assert_eq!(here.extensions, there.extensions);
                 prop_assert_eq!(here.crc, there.crc);
                 prop_assert_eq!(here.crc, ours.crc != CrcUse::Off || theirs.crc != CrcUse::Off);
                 prop_assert_eq!((here.markers_in, here.markers_out), (there.markers_out, there.markers_in));

@@ -60,6 +60,8 @@ kiban_ground::settings! {
         rtr_write: bool = true,
         /// Whether an RDMA Read of no bytes is.
         rtr_read: bool = true,
+        /// Whether an initiator asks for immediate data and atomics (RFC 7306); only kiban's ends answer that they know them.
+        extensions: bool = false,
         /// Bytes of private data at most, either way, the set-up word included. siw: 256.
         private_data_bytes_max: usize = PRIVATE_DATA_BYTES_MAX,
     }
@@ -91,6 +93,8 @@ pub struct Agreed {
     pub revision: u8,
     /// Whether depths were negotiated (RFC 6581); else they are what the host here said.
     pub enhanced: bool,
+    /// Whether both ends know RFC 7306.
+    pub extensions: bool,
     /// Whether FPDUs are checked by CRC, both ways.
     pub crc: bool,
     /// Whether received FPDUs have markers.
@@ -339,6 +343,7 @@ impl Initiator {
             crc: config.crc != CrcUse::Off,
             rejected: false,
             enhanced,
+            extensions: config.extensions,
             revision: config.revision,
             private_data_bytes: 0,
         };
@@ -394,6 +399,7 @@ impl Initiator {
         Ok(Agreed {
             revision: start.revision,
             enhanced: theirs.is_some(),
+            extensions: start.extensions && self.config.extensions,
             crc: start.crc || self.config.crc != CrcUse::Off,
             markers_in: self.config.markers,
             markers_out: start.markers,
@@ -429,6 +435,8 @@ pub struct Asked {
     pub revision: u8,
     /// Whether depths are negotiated.
     pub enhanced: bool,
+    /// Whether the peer knows RFC 7306.
+    pub extensions: bool,
     /// RDMA Reads that the peer wants to have under way, or the settings' maximum if that is less or nothing was said.
     pub ird: u16,
     /// RDMA Reads that the peer answers at a time, or the settings' maximum likewise.
@@ -490,6 +498,7 @@ impl Responder {
         Ok(Some(Asked {
             revision: start.revision,
             enhanced: theirs.is_some(),
+            extensions: start.extensions,
             ird,
             ord,
             peer_to_peer: theirs.is_some_and(|theirs| theirs.peer_to_peer),
@@ -524,6 +533,7 @@ impl Responder {
         let agreed = Agreed {
             revision: start.revision,
             enhanced: theirs.is_some(),
+            extensions: start.extensions,
             crc: reply.crc,
             markers_in: reply.markers,
             markers_out: start.markers,
@@ -558,6 +568,7 @@ impl Responder {
             crc: request.crc || self.config.crc != CrcUse::Off,
             rejected,
             enhanced: request.enhanced && request.revision >= 2,
+            extensions: request.extensions && !rejected,
             revision: request.revision,
             private_data_bytes: 0,
         }
