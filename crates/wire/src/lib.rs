@@ -44,6 +44,7 @@ pub mod ipv6_extension;
 pub mod tcp;
 pub mod udp;
 
+pub mod efe;
 pub mod vi;
 
 pub mod capture;
