@@ -203,6 +203,17 @@ impl Star {
         &self.hosts[host].endpoint
     }
 
+    /// The line from a host to the switch, to change it.
+    pub fn up_mut(&mut self, host: usize) -> &mut Cable {
+        &mut self.hosts[host].up
+    }
+
+    /// The window of a stream's source, frames, and the shortest round trip that it believes in, nanoseconds.
+    pub fn window(&self, stream: usize) -> Option<(f64, Option<u64>)> {
+        let Stream { hosts, flows, .. } = &self.streams[stream];
+        self.hosts[hosts.0].endpoint.window(flows.0?)
+    }
+
     /// How long the queue of the port to host 0 was, since the last call.
     pub fn take_queue_watch(&mut self) -> QueueWatch {
         let fresh = QueueWatch { since: self.now, ..QueueWatch::default() };

@@ -138,7 +138,7 @@ mod tests {
     fn a_switch_learns_where_stations_are() {
         let (mut switch, now) = (switch(8), Instant::ZERO);
         let later = Instant::from_nanos(1_000_000);
-        let mut ports = |switch: &mut Switch, port, target, source| {
+        let ports = |switch: &mut Switch, port, target, source| {
             switch.arrive(port, frame(target, source, 60), now);
             let mut ports = Vec::new();
             while let Some((port, _)) = switch.leave(later) {

@@ -4,8 +4,8 @@ use core::time::Duration;
 use kiban_wire::efe::{CHECK_BYTES, HEADER_BYTES, SEGMENT_BYTES_MAX};
 
 kiban_ground::settings! {
-    /// How an endpoint behaves. Defaults are for 10 Gbit/s Ethernet within a building; [`Config::udp`] is for hosts that
-    /// answer when their operating system lets them.
+    /// How an endpoint behaves. Defaults are for 10 Gbit/s Ethernet within a building: see
+    /// [`Config::ethernet`] for other rates, and [`Config::udp`] for hosts that answer when their operating system lets them.
     pub struct Config {
         /// Bytes of the longest segment, 1472 at most; a flow takes the lesser of its two ends'.
         segment_bytes: usize = 1472,
@@ -23,7 +23,8 @@ kiban_ground::settings! {
         backlog_frames: u32 = 3,
         /// The queueing delay at which it tries to keep none: many flows share queues no longer than this.
         queue_delay_max: Duration = Duration::from_micros(50),
-        /// How often everybody who sends to this endpoint is asked to pause for a moment, so that all see an empty queue.
+        /// How often everybody who sends to this endpoint is asked to pause for a moment, so that all see an empty queue: at
+        /// least 100 times `queue_delay_max`.
         breath_every: Duration = Duration::from_millis(25),
         /// The same after a flow has begun: it may have seen full queues only.
         breath_after_join: Duration = Duration::from_millis(1),
@@ -51,6 +52,22 @@ kiban_ground::settings! {
 }
 
 impl Config {
+    /// For Ethernet of a rate: below 10 Gbit/s frames take longer, and so do queues of as many frames.
+    pub fn ethernet(bits_per_second: u64) -> Config {
+        let settings = Config::default();
+        let slower = (10_000_000_000 / bits_per_second.max(1)).clamp(1, 1000) as u32;
+        Config {
+            queue_delay_max: settings.queue_delay_max * slower,
+            breath_every: settings.breath_every * slower,
+            breath_after_join: settings.breath_after_join * slower,
+            ack_after: settings.ack_after * slower,
+            resend_after_min: settings.resend_after_min * slower,
+            resend_after: settings.resend_after * slower,
+            resend_after_max: settings.resend_after_max.max(settings.resend_after * slower),
+            ..settings
+        }
+    }
+
     /// For UDP over IPv4 or IPv6 in packets of 1500 bytes: a check, and times of operating systems.
     pub fn udp() -> Config {
         Config {
@@ -58,6 +75,8 @@ impl Config {
             segment_bytes: 1500 - 48 - HEADER_BYTES - CHECK_BYTES,
             checked: true,
             queue_delay_max: Duration::from_millis(2),
+            breath_every: Duration::from_secs(1),
+            breath_after_join: Duration::from_millis(40),
             ack_after: Duration::from_micros(100),
             resend_after: Duration::from_millis(30),
             resend_after_min: Duration::from_millis(5),
@@ -75,6 +94,7 @@ impl Config {
         self.reorder_frames = self.reorder_frames.max(1);
         let least = Duration::from_nanos(1000);
         self.queue_delay_max = self.queue_delay_max.max(least);
+        self.breath_every = self.breath_every.max(self.queue_delay_max.saturating_mul(100));
         self.resend_after_min = self.resend_after_min.max(least);
         self.resend_after_max = self.resend_after_max.max(self.resend_after_min);
         self

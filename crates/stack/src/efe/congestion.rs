@@ -29,6 +29,9 @@ const WINDOW_MIN: f64 = 1.0 / 64.0;
 /// Fractions of larger windows are not worth a timer.
 const WHOLE: f64 = 8.0;
 
+/// By what the window is divided while everybody looks for the shortest round trip.
+const SHALLOW: f64 = 8.0;
+
 /// Whether a frame may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gate {
@@ -57,8 +60,9 @@ pub(super) struct Congestion {
     /// Something waited for the window in this round.
     was_full: bool,
     was_cut: bool,
-    /// Nothing leaves before: see Breath.
+    /// Nothing leaves before, and little before the second moment: see Breath.
     silent_until: Instant,
+    shallow_until: Instant,
 }
 
 impl Congestion {
@@ -76,6 +80,7 @@ impl Congestion {
             was_full: false,
             was_cut: false,
             silent_until: Instant::ZERO,
+            shallow_until: Instant::ZERO,
         }
     }
 
@@ -109,12 +114,22 @@ impl Congestion {
         self.samples += 1;
     }
 
+    /// The mean of this round so far, nanoseconds.
+    fn mean(&self) -> Option<u64> {
+        self.sum.checked_div(self.samples)
+    }
+
     /// Everything that was under way when the round began has come, or was given up.
-    pub(super) fn on_round(&mut self, config: &Config) {
+    pub(super) fn on_round(&mut self, config: &Config, now: Instant) {
         let (was_full, was_cut) = (self.was_full, self.was_cut);
         (self.was_full, self.was_cut) = (false, false);
-        let (Some(base), true) = (self.base(), self.samples > 0) else { return };
-        let trip = (self.sum / self.samples).max(base);
+        if now < self.shallow_until {
+            // Queues are short because everybody holds back.
+            (self.sum, self.samples) = (0, 0);
+            return;
+        }
+        let (Some(base), Some(trip)) = (self.base(), self.mean()) else { return };
+        let trip = trip.max(base);
         (self.sum, self.samples, self.round_trip) = (0, 0, trip);
         if was_cut {
             return;
@@ -142,7 +157,7 @@ impl Congestion {
     pub(super) fn on_loss(&mut self, config: &Config) {
         self.starting = None;
         let Some(base) = self.base() else { return };
-        let trip = if self.samples > 0 { self.sum / self.samples } else { self.round_trip };
+        let trip = self.mean().unwrap_or(self.round_trip);
         let level = trip.saturating_sub(base) as f64 / config.queue_delay_max.as_nanos() as f64;
         if !self.was_cut && level > 0.25 {
             self.was_cut = true;
@@ -161,6 +176,7 @@ impl Congestion {
     pub(super) fn on_breath(&mut self, chance: f64, config: &Config, now: Instant) {
         let spread = (self.round_trip as f64 * chance) as u64;
         self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
+        self.shallow_until = now + config.queue_delay_max * 4;
     }
 
     fn set(&mut self, window: f64) {
@@ -174,17 +190,22 @@ impl Congestion {
             return Gate::At(self.silent_until);
         }
         let in_flight = f64::from(in_flight);
-        if in_flight + 1.0 <= self.window {
+        let (window, trip) = if now < self.shallow_until {
+            (self.window / SHALLOW, self.base().unwrap_or(0))
+        } else {
+            (self.window, self.round_trip)
+        };
+        if in_flight + 1.0 <= window {
             return Gate::Open;
         }
         self.was_full = true;
-        if in_flight >= self.window {
+        if in_flight >= window {
             return Gate::Shut;
         }
-        if self.window >= WHOLE {
+        if window >= WHOLE {
             return Gate::Open;
         }
-        let at = last + Duration::from_nanos((self.round_trip as f64 / self.window) as u64);
+        let at = last + Duration::from_nanos((trip as f64 / window) as u64);
         if at <= now { Gate::Open } else { Gate::At(at) }
     }
 }
@@ -202,7 +223,7 @@ mod tests {
         for &trip in trips {
             flow.was_full = true;
             flow.on_sample(trip, 1500, &config, Instant::ZERO);
-            flow.on_round(&config);
+            flow.on_round(&config, Instant::ZERO);
         }
         flow
     }
@@ -224,7 +245,7 @@ mod tests {
             trip = (flow.window() * BASE as f64 / 8.0).max(BASE as f64) as u64;
             flow.was_full = true;
             flow.on_sample(trip, 1500, &config, Instant::ZERO);
-            flow.on_round(&config);
+            flow.on_round(&config, Instant::ZERO);
         }
         let wanted = 3.0 * (1.0 - (trip - BASE) as f64 / 50_000.0);
         let predicted = BASE as f64 * flow.window() / (flow.window() - wanted);

@@ -438,6 +438,12 @@ impl Endpoint {
         halves.map_or(0, |halves| halves.sender.unacknowledged())
     }
 
+    /// Frames that a flow may have under way, and the shortest round trip that it believes in, in nanoseconds.
+    pub fn window(&self, flow: FlowNumber) -> Option<(f64, Option<u64>)> {
+        let halves = self.flows.get(flow)?.halves.as_ref()?;
+        Some((halves.sender.congestion.window(), halves.sender.congestion.base()))
+    }
+
     /// Segments that wait for the host.
     pub fn readable(&self, flow: FlowNumber) -> usize {
         let halves = self.flows.get(flow).and_then(|flow| flow.halves.as_ref());

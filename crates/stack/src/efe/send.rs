@@ -286,7 +286,7 @@ impl Sender {
             }
             if transmissions_between(self.round_end, self.delivered) >= 0 {
                 self.round_end = self.transmission;
-                self.congestion.on_round(config);
+                self.congestion.on_round(config, now);
             }
         }
         Ok(news > 0)
@@ -418,4 +418,141 @@ impl Sender {
 /// The bits of the map in an acknowledgement.
 pub(super) fn read_map(payload: &[u8]) -> u64 {
     payload.first_chunk::<{ wire::MAP_BYTES }>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::receive::Receiver;
+    use super::*;
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+    use kiban_wire::efe::Kind;
+
+    fn ack() -> Header {
+        Header {
+            kind: Kind::Ack,
+            flags: 0,
+            credit: 0,
+            payload_bytes: 8,
+            flow: 0,
+            key: 0,
+            sequence: 0,
+            acknowledged: 0,
+            transmission: 0,
+            echo: 0,
+            held: 0,
+        }
+    }
+
+    /// Two halves and a path that loses each `lose_every`-th frame.
+    fn transfer(initial: u32, transmission: u32, segments: u32, lose_every: u64) -> (Vec<u32>, EfeCounters) {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let (mut sender, mut receiver) = (Sender::new(initial, &config), Receiver::new(initial, &config));
+        sender.allow(64);
+        (sender.transmission, sender.delivered, sender.round_end) =
+            (transmission, (transmission + TRANSMISSIONS - 1) % TRANSMISSIONS, transmission);
+        let (mut handed, mut read, mut frames) = (0, Vec::new(), 0u64);
+        let mut under_way: VecDeque<(Instant, Header, Vec<u8>)> = VecDeque::new();
+        let mut out = Vec::new();
+        let mut now = Instant::ZERO;
+        while read.len() < segments as usize {
+            now += Duration::from_micros(1);
+            assert!(now < Instant::from_nanos(10_000_000_000), "{} of {segments} came", read.len());
+            while handed < segments && sender.room() > 0 {
+                sender.push(&handed.to_be_bytes(), false);
+                handed += 1;
+            }
+            assert!(!sender.on_time(&config, &mut counters, now), "somebody is there");
+            while let Next::Frame(sequence) = sender.next_to_send(now) {
+                let (bytes, _, transmission, asks) = sender.depart(sequence, &config, &mut counters, now);
+                frames += 1;
+                if lose_every == 0 || !frames.is_multiple_of(lose_every) {
+                    let flags = if asks { flag::ASKS } else { 0 };
+                    let header = Header { kind: Kind::Data, flags, sequence, transmission, ..ack() };
+                    under_way.push_back((now + Duration::from_micros(8), header, bytes.to_vec()));
+                }
+            }
+            while under_way.front().is_some_and(|frame| frame.0 <= now) {
+                let (_, header, bytes) = under_way.pop_front().expect("just seen");
+                receiver.on_frame(&header, &bytes, false, &config, &mut counters, now);
+                while receiver.pop(&mut out, &config, now) {
+                    read.push(u32::from_be_bytes(out[..].try_into().expect("four bytes")));
+                }
+            }
+            receiver.on_time(now);
+            if core::mem::take(&mut receiver.owes_now) {
+                let mut header = ack();
+                let map = receiver.pay(&mut header, now);
+                let news = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
+                assert!(news.is_ok(), "what the receiver says is possible");
+            }
+        }
+        (read, counters)
+    }
+
+    #[test]
+    fn numbers_that_run_over_are_no_different() {
+        for lose_every in [0, 7, 2] {
+            for (initial, transmission) in [(0, 1), (u32::MAX - 20, TRANSMISSIONS - 30), (1 << 31, 1 << 23)] {
+                let (read, counters) = transfer(initial, transmission, 300, lose_every);
+                assert!(read.iter().copied().eq(0..300), "{initial:#x} {lose_every}");
+                assert_eq!(counters.beyond_credit, 0);
+                assert_eq!(counters.resends == 0, lose_every == 0, "{counters:?}");
+                // Every loss but those at the very end is seen by what overtakes it.
+                assert!(lose_every != 7 || counters.timeouts <= 1, "{counters:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_never_left_changes_nothing() {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let now = Instant::ZERO;
+        let mut sender = Sender::new(100, &config);
+        sender.allow(64);
+        (0..4).for_each(|n| sender.push(&[n], false));
+        for sequence in 100..102 {
+            assert_eq!(sender.next_to_send(now), Next::Frame(sequence));
+            sender.depart(sequence, &config, &mut counters, now);
+        }
+        // (acknowledged, credit, map, what comes of it): 100 and 101 have left.
+        let rows = [
+            (103, 64, 0, Err(Impossible)),
+            (100u32.wrapping_sub(1 << 17), 64, 0, Err(Impossible)),
+            (100 + (1 << 31), 64, 0, Err(Impossible)),
+            (100, 65, 0, Err(Impossible)),
+            (100, 64, 0b10, Err(Impossible)),
+            (101, 64, 0b1, Err(Impossible)),
+            (102, 64, 0b1, Err(Impossible)),
+            (100, 64, 1 << 63, Err(Impossible)),
+            (99, 64, u64::MAX, Ok(false)),
+            (100, 64, 0, Ok(false)),
+            (100, 64, 0b1, Ok(false)),
+            (101, 64, 0, Ok(true)),
+        ];
+        for (acknowledged, credit, map, expected) in rows {
+            let before = (sender.unacknowledged(), sender.in_flight, sender.limit);
+            let header = Header { acknowledged, credit, ..ack() };
+            let verdict = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
+            assert_eq!(verdict, expected, "{acknowledged} {credit} {map:#b}");
+            if verdict == Err(Impossible) {
+                assert_eq!((sender.unacknowledged(), sender.in_flight, sender.limit), before);
+            }
+        }
+        assert_eq!((sender.unacknowledged(), sender.in_flight), (3, 0), "101 came by the map, 100 after it");
+    }
+
+    #[test]
+    fn what_was_never_sent_is_not_measured() {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let mut sender = Sender::new(0, &config);
+        sender.allow(64);
+        sender.push(&[1], false);
+        sender.next_to_send(Instant::ZERO);
+        sender.depart(0, &config, &mut counters, Instant::ZERO);
+        let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 77, ..ack() };
+        let now = Instant::from_nanos(10);
+        assert_eq!(sender.on_acknowledgement(&header, 0, &config, &mut counters, now), Ok(true));
+        assert_eq!((sender.congestion.base(), sender.smoothed), (None, Duration::ZERO));
+    }
 }
