@@ -3,7 +3,7 @@
 //! `cargo test -p kiban-sim --test efe -- --nocapture` prints the figures of docs/efe.md.
 
 use kiban_ground::Instant;
-use kiban_sim::{Harm, Star, StarConfig, Stream};
+use kiban_sim::{CableConfig, Harm, Star, StarConfig, Stream};
 use kiban_stack::efe::{Config, EfeCounters};
 use std::time::Duration;
 
@@ -139,6 +139,38 @@ fn flows_of_one_port_get_equal_shares() {
 }
 
 #[test]
+fn other_rates_and_a_longer_way_are_shared_as_well() {
+    println!("| line | flows | used | least | most |");
+    let rows = [
+        ("1 Gbit/s", 1_000_000_000, 0, [200_000, 500_000]),
+        ("100 Gbit/s", 100_000_000_000, 0, [20_000, 24_000]),
+        ("10 Gbit/s, one twice as far", 10_000_000_000, 10_000, [20_000, 50_000]),
+    ];
+    for (name, rate, further, [from, until]) in rows {
+        for flows in [2, 4, 16] {
+            let mut config = StarConfig::ten_gigabit(flows + 1);
+            (config.up.bits_per_second, config.down.bits_per_second) = (rate, rate);
+            config.endpoint = Config::ethernet(rate);
+            let mut star = Star::new(&config, endless(flows, 0));
+            let way = CableConfig { delay: config.up.delay + Duration::from_nanos(further), ..config.up };
+            star.up_mut(1).set_config(way);
+            let rates = rates(&mut star, at(from), at(until));
+            let used = rates.iter().sum::<f64>() * 10_000_000_000.0 / rate as f64;
+            let mean = rates.iter().sum::<f64>() / flows as f64;
+            let least = rates.iter().fold(f64::MAX, |least, rate| least.min(*rate)) / mean;
+            let most = rates.iter().fold(0.0f64, |most, rate| most.max(*rate)) / mean;
+            println!("| {name} | {flows} | {:.1} % | {least:.3} | {most:.3} |", used * 100.0);
+            let bound = if further == 0 { 0.15 } else { 0.4 };
+            assert!(
+                used > 0.97 && least > 1.0 - bound && most < 1.0 + bound,
+                "{name} {flows}: {used} {least} {most}"
+            );
+            check_promises(&star, flows + 1);
+        }
+    }
+}
+
+#[test]
 fn sixteen_send_a_megabyte_to_one() {
     for (name, endpoint) in [("delay-based", Config::default()), ("64 fixed", fixed_window(64))] {
         let config = StarConfig { endpoint, ..StarConfig::ten_gigabit(17) };
@@ -232,7 +264,7 @@ fn two_ways_at_once_and_a_bad_way_back_cost_little() {
             Star::new(&config, endless(1, 0))
         };
         // Only what goes to the sender: acknowledgements.
-        let down = kiban_sim::CableConfig { harm: Harm { loss, ..Harm::NONE }, ..config.down };
+        let down = CableConfig { harm: Harm { loss, ..Harm::NONE }, ..config.down };
         star.switch.port_mut(1).set_config(down);
         let used = rates(&mut star, at(10_000), at(40_000))[0];
         println!("{} % of acknowledgements lost: {:.1} %", loss * 100.0, used * 100.0);

@@ -150,8 +150,8 @@ fn a_request_from_long_ago_makes_nothing_that_lasts() {
     pair.ends[1].arrive(peer(0), &old, pair.now);
     pair.run(A_WHILE);
     assert!(pair.events(1).is_empty(), "the flow is known");
-    for side in 0..2 {
-        pair.ends[side].finish(flows[side]).expect("open");
+    for (end, flow) in pair.ends.iter_mut().zip(flows) {
+        end.finish(flow).expect("open");
     }
     pair.run(Duration::from_secs(2));
     assert_eq!([pair.ends[0].flows(), pair.ends[1].flows()], [0, 0]);
@@ -171,12 +171,11 @@ fn both_may_ask_at_once() {
         pair.ends[side].connect(peer(1 - side), SERVICE, b"", pair.now).expect("room for a flow")
     });
     pair.run(DELAY * 2);
-    let mut accepted = [0; 2];
-    for side in 0..2 {
+    let accepted = [0, 1].map(|side| {
         let [Event::Asked { flow, .. }] = pair.events(side)[..] else { panic!("side {side} was asked") };
         pair.ends[side].accept(flow, b"", pair.now).expect("it was asked");
-        accepted[side] = flow;
-    }
+        flow
+    });
     pair.run(A_WHILE);
     pair.transfer([asking[0], accepted[1]], 100);
     pair.transfer([accepted[0], asking[1]], 100);
@@ -200,10 +199,10 @@ fn the_lesser_segment_and_what_the_host_may_not() {
     let _ = pair.events(1);
     let flows = pair.connect();
     assert_eq!(pair.ends.each_ref().map(|end| end.config().segment_bytes), [1472, 500]);
-    for side in 0..2 {
-        assert_eq!(pair.ends[side].segment_bytes(flows[side]), Some(500));
-        assert_eq!(pair.ends[side].send(flows[side], &[0; 501], now), Err(Refusal::TooLong));
-        assert_eq!(pair.ends[side].send(flows[side] ^ 1 << 30, b"x", now), Err(Refusal::UnknownFlow));
+    for (end, flow) in pair.ends.iter_mut().zip(flows) {
+        assert_eq!(end.segment_bytes(flow), Some(500));
+        assert_eq!(end.send(flow, &[0; 501], now), Err(Refusal::TooLong));
+        assert_eq!(end.send(flow ^ 1 << 30, b"x", now), Err(Refusal::UnknownFlow));
     }
     for _ in 0..64 {
         pair.send(0, flows[0], &[7; 500]);
