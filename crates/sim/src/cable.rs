@@ -158,6 +158,12 @@ impl Cable {
         }
     }
 
+    /// Packets that wait for the line, the one on it not counted.
+    pub(crate) fn waiting(&mut self, now: Instant) -> usize {
+        self.turn_to(now);
+        self.waiting.len()
+    }
+
     /// Packets whose turn has come wait no more.
     fn turn_to(&mut self, now: Instant) {
         while self.waiting.front().is_some_and(|start| *start <= now) {

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod atm;
+pub mod efe;
 pub mod ethernet;
 mod families;
 pub mod icmp;

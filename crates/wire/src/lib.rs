@@ -44,12 +44,12 @@ pub mod ipv6_extension;
 pub mod tcp;
 pub mod udp;
 
+pub mod ddp;
+pub mod efe;
 pub mod mpa;
+pub mod rdmap;
 
 pub mod vi;
-
-pub mod ddp;
-pub mod rdmap;
 
 pub mod capture;
 

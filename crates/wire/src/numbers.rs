@@ -8,6 +8,8 @@ pub mod ether_type {
     pub const ARP: u16 = 0x0806;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
+    /// For experiments within one network (IEEE 802 §9.2.3, "local experimental EtherType 1"): the EFE-like transport.
+    pub const EXPERIMENTAL: u16 = 0x88b5;
 }
 
 /// IP protocol numbers: what stands behind an IPv4 header or in an IPv6 next-header field.

@@ -1,0 +1,101 @@
+//! Breath: a receiver asks all that send to it to be silent for a moment, all at once.
+//!
+//! Why       delay-based flows divide a queue fairly only if they agree on what the path takes without it. One that began
+//!           while others kept the queue filled has never seen that.
+//! How       a flag in every frame of ours; whoever sees it change is silent for `queue_delay_max` (`congestion.rs`).
+//! When      every `breath_every`; `breath_after_join` after a flow has begun or come back, and a second time soon after that,
+//!           but then at most four times as often; only if two flows or more have brought something since the last.
+//! Limits    flows that share a queue on their way to different receivers do not pause together.
+
+use super::Config;
+use kiban_ground::Instant;
+
+#[derive(Debug)]
+pub(super) struct Breath {
+    flag: bool,
+    number: u32,
+    /// Flows that have brought something since.
+    flows: u32,
+    has_joined: bool,
+    not_before: Instant,
+    next_at: Instant,
+}
+
+impl Breath {
+    pub(super) fn new() -> Breath {
+        // Flows that never brought anything have number 0, and it is not the one before.
+        Breath {
+            flag: false,
+            number: 2,
+            flows: 0,
+            has_joined: false,
+            not_before: Instant::ZERO,
+            next_at: Instant::NEVER,
+        }
+    }
+
+    pub(super) fn flag(&self) -> bool {
+        self.flag
+    }
+
+    /// A flow has brought something new; `seen` is the breath in which it did so last.
+    #[inline]
+    pub(super) fn on_busy(&mut self, seen: &mut u32, config: &Config, now: Instant) {
+        if *seen != self.number {
+            if seen.wrapping_add(1) != self.number {
+                let soon = (now + config.breath_after_join).max(self.not_before);
+                self.next_at = self.next_at.min(soon);
+                self.has_joined = true;
+            }
+            *seen = self.number;
+            self.flows += 1;
+        }
+        if now >= self.next_at {
+            self.flag ^= self.flows >= 2;
+            (self.number, self.flows) = (self.number.wrapping_add(1), 0);
+            self.not_before = now + config.breath_every / 4;
+            self.next_at = if core::mem::take(&mut self.has_joined) {
+                self.not_before
+            } else {
+                now + config.breath_every
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_share_a_receiver_breathe_together_and_one_alone_does_not() {
+        let config = Config::default();
+        let at = |micros: u64| Instant::from_nanos(micros * 1000);
+        let mut breath = Breath::new();
+        let (mut one, mut other) = (0, 0);
+        breath.on_busy(&mut one, &config, at(0));
+        breath.on_busy(&mut one, &config, at(1000));
+        breath.on_busy(&mut one, &config, at(26_000));
+        assert!(!breath.flag(), "alone");
+        // (moment, of the other, the flag afterwards)
+        let rows = [
+            (27_000, true, false),
+            (27_500, false, false),
+            (31_000, false, false),
+            // A quarter of the period after the last, as one has joined.
+            (32_250, false, true),
+            // And once more.
+            (38_000, true, true),
+            (38_500, false, false),
+            (63_000, true, false),
+            (63_500, false, true),
+            // The other brings nothing any more.
+            (88_500, false, true),
+            (113_500, false, true),
+        ];
+        for (moment, of_other, flag) in rows {
+            breath.on_busy(if of_other { &mut other } else { &mut one }, &config, at(moment));
+            assert_eq!(breath.flag(), flag, "at {moment}");
+        }
+    }
+}

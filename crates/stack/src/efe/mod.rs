@@ -1,0 +1,736 @@
+//! An EFE-like transport: segments across an Ethernet as if it lost none.
+//!
+//! Goal      the lower layer of an RDMA NIC, after the Ether Forwarding Engine of paper \[3\]: what an Ethernet loses is sent
+//!           again end to end, receivers never drop, and queues stay short. NEC's format and algorithms are not public;
+//!           these are our own, and `docs/efe.md` says what they are.
+//! Host      flows between services: connect, accept, send and receive segments, finish or abort. A segment is a byte
+//!           string of at most 1472 bytes and comes out whole, once and in order.
+//! Down      [`Endpoint::fetch`]: a link that can take a frame lends the room. Flows take turns, a frame each.
+//! Up        [`Endpoint::arrive`]. What is impossible is counted, and changes nothing.
+//! Owed      acknowledgements without a segment are paid after [`Endpoint::settle`], when the host has had its chance to
+//!           answer.
+//! Memory    rings of 64 slots a flow and direction, which keep their memory: nothing is allocated for a frame in the long
+//!           run.
+//! Strangers a frame is taken only with the number and the key of a flow, from the peer that the flow is with. Those who
+//!           ask and do not go on hold one of `asked_max` places for a while.
+//! Left out  encryption; more than 64 frames in flight; several paths.
+
+mod breath;
+mod config;
+mod congestion;
+pub mod ethernet;
+mod flow;
+mod receive;
+mod send;
+
+pub use config::Config;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use breath::Breath;
+use core::fmt;
+use core::hash::Hasher;
+use flow::{Desk, Flow, Stage, letter};
+use kiban_ground::{Alarms, Chance, Instant, Slab};
+use kiban_wire::efe::{
+    self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
+    flag, reason,
+};
+use siphasher::sip::SipHasher24;
+
+kiban_ground::counters! {
+    /// What happened in an EFE-like endpoint.
+    pub struct EfeCounters {
+        /// Frames that arrived.
+        frames_in,
+        /// Frames that left.
+        frames_out,
+        /// Segments that arrived for the first time.
+        segments_in,
+        /// Segments that the host has handed over.
+        segments_out,
+        /// Acknowledgements that left without a segment.
+        acks_out,
+        /// Flows that were connected.
+        connected,
+        /// Flows whose peer was given up.
+        vanished,
+        /// Frames that break a rule of the format, or whose check is wrong or missing.
+        malformed,
+        /// Frames for a flow that is not there.
+        no_flow,
+        /// Frames with a wrong key, or from another peer than the flow's.
+        strangers,
+        /// Frames that speak of what was never sent, or of more credit than there can be.
+        impossible,
+        /// Frames that have no place in the stage of their flow.
+        unexpected,
+        /// Requests that found no place.
+        asks_dropped,
+        /// Segments that had come already.
+        doubled,
+        /// Segments that came before one that is missing.
+        out_of_order,
+        /// Segments for which there was no credit.
+        beyond_credit,
+        /// Frames that were sent again.
+        resends,
+        /// Frames that were overtaken and taken for lost.
+        lost,
+        /// Times that acknowledgements were awaited in vain.
+        timeouts,
+        /// Times that a peer was asked for a sign of life or for credit.
+        questions,
+        /// Times that a receiver asked us to be silent for a moment.
+        breaths,
+    }
+}
+
+/// A place on the network that a link can send to: an Ethernet address, a number of a UDP address. Links choose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Peer(pub u64);
+
+/// A flow of an endpoint. The number of one that has gone names nothing.
+pub type FlowNumber = u32;
+
+/// Why a flow is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Both sides have finished, and everything has arrived.
+    Finished,
+    /// The peer's host aborted it, or the peer has forgotten it.
+    PeerAborted,
+    /// The peer does not answer any more.
+    Vanished,
+    /// The peer never answered our request, or never confirmed what we accepted.
+    NoAnswer,
+    /// Not told: the host knows, or does not care.
+    #[doc(hidden)]
+    Rejected,
+    #[doc(hidden)]
+    Forgotten,
+}
+
+/// What a host is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A peer asks for a service: to be accepted or rejected.
+    Asked {
+        /// The flow that it would be.
+        flow: FlowNumber,
+        /// Who asks.
+        peer: Peer,
+        /// What for.
+        service: u16,
+        /// What it says.
+        greeting: Vec<u8>,
+    },
+    /// Segments may be sent. On the side that accepted the greeting is empty.
+    Connected {
+        /// Which flow.
+        flow: FlowNumber,
+        /// What the peer answered.
+        greeting: Vec<u8>,
+    },
+    /// The peer refused, and the flow is over.
+    Rejected {
+        /// Which flow.
+        flow: FlowNumber,
+        /// One of `kiban_wire::efe::reason`.
+        reason: u32,
+        /// What the peer answered.
+        greeting: Vec<u8>,
+    },
+    /// Segments wait; told again when more come after all were taken.
+    Readable {
+        /// Which flow.
+        flow: FlowNumber,
+    },
+    /// There is room again, after it was full.
+    Writable {
+        /// Which flow.
+        flow: FlowNumber,
+    },
+    /// The peer sends nothing any more, and all that it sent has been taken.
+    Finished {
+        /// Which flow.
+        flow: FlowNumber,
+    },
+    /// The flow is over; segments that wait are gone.
+    Ended {
+        /// Which flow.
+        flow: FlowNumber,
+        /// Why.
+        why: Why,
+    },
+}
+
+/// Why an endpoint did not do what the host asked. Nothing has changed then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No such flow.
+    UnknownFlow,
+    /// The flow is not connected yet, or not any more.
+    NotConnected,
+    /// The flow does not wait for an answer of ours.
+    NotAsked,
+    /// Nothing more is sent after the end.
+    Finished,
+    /// The segment is longer than the flow takes.
+    TooLong,
+    /// The flow's ring is full.
+    Full,
+    /// The greeting is longer than the format allows.
+    Greeting,
+    /// A bound of [`Config`] is reached.
+    TooMany,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::UnknownFlow => "no such flow: it was never made, or is over",
+            Refusal::NotConnected => "the flow is not connected: wait for the event that says so",
+            Refusal::NotAsked => "the flow does not wait for an answer: it was answered, or given up",
+            Refusal::Finished => "the flow was finished: connect another to send more",
+            Refusal::TooLong => "the segment is too long: cut it to what the flow takes",
+            Refusal::Full => "the flow's ring is full: wait until it is writable",
+            Refusal::Greeting => "the greeting is too long: 1024 bytes are allowed",
+            Refusal::TooMany => "there are too many flows: end some, or raise the bound in the settings",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// Answers to strangers that wait at most; more are dropped.
+const LETTERS_MAX: usize = 64;
+
+/// Who asked: the peer, and its number and key of the flow.
+type Asker = (Peer, u32, u32);
+
+/// One place on a network: many flows to many peers.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    flows: Slab<Flow>,
+    askers: BTreeMap<Asker, u32>,
+    half_open: usize,
+    services: Vec<u16>,
+    events: VecDeque<Event>,
+    letters: VecDeque<(Peer, [u8; HEADER_BYTES])>,
+    /// Flows that may have something to send, each once; flows that owe an acknowledgement.
+    ready: VecDeque<u32>,
+    owing: Vec<u32>,
+    alarms: Alarms,
+    breath: Breath,
+    counters: EfeCounters,
+    chance: Chance,
+    secret: [u64; 2],
+    keys: u64,
+}
+
+/// What stands behind the flows of an endpoint, for one call.
+macro_rules! desk {
+    ($endpoint:expr) => {
+        Desk {
+            config: &$endpoint.config,
+            counters: &mut $endpoint.counters,
+            events: &mut $endpoint.events,
+            breath: &mut $endpoint.breath,
+            chance: &mut $endpoint.chance,
+        }
+    };
+}
+
+impl Endpoint {
+    /// An endpoint. `seed` makes its keys: a driver takes it from the operating system's chance.
+    pub fn new(config: Config, seed: u64) -> Endpoint {
+        let config = config.bounded();
+        let mut chance = Chance::from_seed(seed);
+        Endpoint {
+            flows: Slab::new(config.flows_max, chance.draw() as u32),
+            askers: BTreeMap::new(),
+            half_open: 0,
+            services: Vec::new(),
+            events: VecDeque::new(),
+            letters: VecDeque::new(),
+            ready: VecDeque::new(),
+            owing: Vec::new(),
+            alarms: Alarms::new(),
+            breath: Breath::new(),
+            counters: EfeCounters::default(),
+            secret: [chance.draw(), chance.draw()],
+            keys: 0,
+            chance: Chance::from_seed(chance.draw()),
+            config,
+        }
+    }
+
+    /// The settings, within their bounds.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> &EfeCounters {
+        &self.counters
+    }
+
+    /// Flows that there are, those that are being set up or remembered for a while among them.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Bytes of the longest frame: the room that `fetch` needs.
+    pub fn frame_bytes_max(&self) -> usize {
+        let set_up = SETUP_FIXED_BYTES + GREETING_BYTES_MAX;
+        HEADER_BYTES + set_up.max(self.config.segment_bytes) + CHECK_BYTES
+    }
+
+    // ---- the life of a flow
+
+    /// Requests for `service` are shown to the host from now on.
+    pub fn listen(&mut self, service: u16) {
+        if !self.services.contains(&service) {
+            self.services.push(service);
+        }
+    }
+
+    /// Requests for `service` are refused from now on.
+    pub fn unlisten(&mut self, service: u16) {
+        self.services.retain(|known| *known != service);
+    }
+
+    /// Asks `peer` for a service: the number of the flow that it will be.
+    ///
+    /// # Errors
+    /// `Greeting`, `TooMany`.
+    pub fn connect(
+        &mut self,
+        peer: Peer,
+        service: u16,
+        greeting: &[u8],
+        now: Instant,
+    ) -> Result<FlowNumber, Refusal> {
+        if greeting.len() > GREETING_BYTES_MAX {
+            return Err(Refusal::Greeting);
+        }
+        let (key, initial) = self.draw_key();
+        let stage = Stage::Asking { greeting: greeting.to_vec() };
+        let mut flow = Flow::new(peer, stage, service, key, initial);
+        flow.begin_letters(&self.config, now);
+        let number = self.flows.insert(flow).ok_or(Refusal::TooMany)?;
+        self.flows.get_mut(number).expect("just inserted").number = number;
+        self.stir(number);
+        Ok(number)
+    }
+
+    /// Accepts what a peer asked for.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotAsked`, `Greeting`.
+    pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), Refusal> {
+        let until = now + self.config.asked_for;
+        let asked = Self::asked(&mut self.flows, flow, greeting)?;
+        asked.make_halves(&self.config);
+        asked.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
+        asked.begin_letters(&self.config, now);
+        self.stir(flow);
+        Ok(())
+    }
+
+    /// Refuses what a peer asked for.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotAsked`, `Greeting`.
+    pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), Refusal> {
+        let until = now + self.config.linger;
+        let asked = Self::asked(&mut self.flows, flow, greeting)?;
+        asked.stage = Stage::Refused { greeting: greeting.to_vec(), until };
+        asked.letter_due = true;
+        self.stir(flow);
+        Ok(())
+    }
+
+    fn asked<'a>(
+        flows: &'a mut Slab<Flow>,
+        flow: FlowNumber,
+        greeting: &[u8],
+    ) -> Result<&'a mut Flow, Refusal> {
+        if greeting.len() > GREETING_BYTES_MAX {
+            return Err(Refusal::Greeting);
+        }
+        let flow = flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+        if matches!(flow.stage, Stage::Asked { .. }) { Ok(flow) } else { Err(Refusal::NotAsked) }
+    }
+
+    /// Nothing more is sent: the peer is told after all segments. It may go on sending; the flow is over when both sides
+    /// have finished.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotConnected`, `Finished`.
+    pub fn finish(&mut self, flow: FlowNumber) -> Result<(), Refusal> {
+        let open = Self::open_flow(&mut self.flows, flow)?;
+        if open.is_finishing {
+            return Err(Refusal::Finished);
+        }
+        open.finish();
+        self.stir(flow);
+        Ok(())
+    }
+
+    /// Ends a flow in any stage at once: the peer is told, what waits is lost, and no event follows.
+    ///
+    /// # Errors
+    /// `UnknownFlow`.
+    pub fn abort(&mut self, flow: FlowNumber, now: Instant) -> Result<(), Refusal> {
+        let aborted = self.flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+        match aborted.stage {
+            Stage::Over { .. } => return Err(Refusal::UnknownFlow),
+            // The peer does not know our number yet: it will ask in vain, or be told when it answers.
+            Stage::Asking { .. } => self.forget(flow),
+            Stage::Asked { .. } | Stage::Refused { .. } => return self.reject(flow, &[], now),
+            Stage::Open | Stage::Accepted { .. } => self.bury(flow, true, now),
+        }
+        Ok(())
+    }
+
+    /// What the host has not been told yet, oldest first.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    // ---- segments
+
+    fn open_flow(flows: &mut Slab<Flow>, flow: FlowNumber) -> Result<&mut Flow, Refusal> {
+        let flow = flows.get_mut(flow).ok_or(Refusal::UnknownFlow)?;
+        match flow.stage {
+            Stage::Open => Ok(flow),
+            Stage::Over { .. } => Err(Refusal::UnknownFlow),
+            _ => Err(Refusal::NotConnected),
+        }
+    }
+
+    /// Bytes of the longest segment of a connected flow.
+    pub fn segment_bytes(&self, flow: FlowNumber) -> Option<usize> {
+        self.flows.get(flow).filter(|flow| flow.halves.is_some()).map(|flow| flow.segment_bytes)
+    }
+
+    /// Who a flow is with.
+    pub fn peer(&self, flow: FlowNumber) -> Option<Peer> {
+        self.flows.get(flow).map(|flow| flow.peer)
+    }
+
+    /// Segments that `send` takes now.
+    pub fn room(&self, flow: FlowNumber) -> usize {
+        match self.flows.get(flow) {
+            Some(Flow { stage: Stage::Open, halves: Some(halves), is_finishing: false, .. }) => {
+                halves.sender.room()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Segments, the end among them, that were handed over and are not acknowledged.
+    pub fn unacknowledged(&self, flow: FlowNumber) -> usize {
+        let halves = self.flows.get(flow).and_then(|flow| flow.halves.as_ref());
+        halves.map_or(0, |halves| halves.sender.unacknowledged())
+    }
+
+    /// Frames that a flow may have under way, and the shortest round trip that it believes in, in nanoseconds.
+    pub fn window(&self, flow: FlowNumber) -> Option<(f64, Option<u64>)> {
+        let halves = self.flows.get(flow)?.halves.as_ref()?;
+        Some((halves.sender.congestion.window(), halves.sender.congestion.base()))
+    }
+
+    /// Segments that wait for the host.
+    pub fn readable(&self, flow: FlowNumber) -> usize {
+        let halves = self.flows.get(flow).and_then(|flow| flow.halves.as_ref());
+        halves.map_or(0, |halves| halves.receiver.readable())
+    }
+
+    /// Hands over a segment: it is copied, and sent again until it is acknowledged.
+    ///
+    /// # Errors
+    /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; `Full`: an event will tell of room.
+    #[inline]
+    pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), Refusal> {
+        let open = Self::open_flow(&mut self.flows, flow)?;
+        if open.is_finishing {
+            return Err(Refusal::Finished);
+        }
+        if segment.len() > open.segment_bytes {
+            return Err(Refusal::TooLong);
+        }
+        let sender = &mut open.halves.as_mut().expect("an open flow has both halves").sender;
+        if sender.room() == 0 {
+            open.wants_room = true;
+            return Err(Refusal::Full);
+        }
+        sender.push(segment, false);
+        open.on_pushed(&self.config, now);
+        self.counters.segments_out += 1;
+        self.stir(flow);
+        Ok(())
+    }
+
+    /// The next segment, which stays.
+    pub fn peek(&self, flow: FlowNumber) -> Option<&[u8]> {
+        self.flows.get(flow)?.halves.as_ref()?.receiver.peek()
+    }
+
+    /// Takes the next segment: `out` becomes it, and its memory is used again. Whether there was one. What is taken
+    /// makes room for the peer.
+    #[inline]
+    pub fn receive(&mut self, flow: FlowNumber, out: &mut Vec<u8>, now: Instant) -> bool {
+        let Some(open) = self.flows.get_mut(flow) else { return false };
+        let taken = open.pop(out, &mut desk!(self), now);
+        if taken {
+            if open.is_done() {
+                self.end(flow, Why::Finished, now);
+            } else {
+                self.after(flow);
+            }
+        }
+        taken
+    }
+
+    // ---- the link
+
+    /// A frame from `peer` has arrived.
+    pub fn arrive(&mut self, peer: Peer, frame: &[u8], now: Instant) {
+        self.counters.frames_in += 1;
+        let Ok((header, _)) = Header::read(frame) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if (self.config.checked || header.has(flag::CHECKED)) && wire::verify(&header, frame).is_err() {
+            self.counters.malformed += 1;
+            return;
+        }
+        let payload = header.payload(frame);
+        if header.kind == Kind::Ask {
+            return self.on_ask(peer, &header, payload, now);
+        }
+        let Some(flow) = self.flows.get_mut(header.flow) else {
+            self.counters.no_flow += 1;
+            if header.kind == Kind::Accept {
+                self.refuse_answer(peer, payload);
+            }
+            return;
+        };
+        if flow.peer != peer || flow.key != header.key {
+            self.counters.strangers += 1;
+            return;
+        }
+        let was_half_open = flow.is_half_open();
+        let over = flow.on_frame(&header, payload, &mut desk!(self), now);
+        if was_half_open && !flow.is_half_open() {
+            self.half_open -= 1;
+        }
+        match over {
+            Some(why) => self.end(header.flow, why, now),
+            None => self.after(header.flow),
+        }
+    }
+
+    fn on_ask(&mut self, peer: Peer, header: &Header, payload: &[u8], now: Instant) {
+        let Ok((setup, _)) = Setup::read(payload) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let asker = (peer, setup.flow, setup.key);
+        if let Some(&number) = self.askers.get(&asker) {
+            // Our answer was lost, or is still being thought about.
+            let flow = self.flows.get_mut(number).expect("askers are those of flows");
+            if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
+                flow.letter_due = true;
+                self.stir(number);
+            }
+            return;
+        }
+        if !self.services.contains(&setup.service) || setup.segment_bytes == 0 {
+            let refusal = letter(Kind::Reject, setup.flow, setup.key, reason::NO_SERVICE);
+            return self.post(peer, refusal);
+        }
+        if self.half_open >= self.config.asked_max {
+            self.counters.asks_dropped += 1;
+            return;
+        }
+        let (key, initial) = self.draw_key();
+        let stage = Stage::Asked { until: now + self.config.asked_for };
+        let mut flow = Flow::new(peer, stage, setup.service, key, initial);
+        flow.learn(header, &setup, &self.config);
+        let Some(number) = self.flows.insert(flow) else {
+            self.counters.asks_dropped += 1;
+            return;
+        };
+        self.flows.get_mut(number).expect("just inserted").number = number;
+        self.half_open += 1;
+        self.askers.insert(asker, number);
+        let (service, greeting) = (setup.service, setup.greeting.to_vec());
+        self.events.push_back(Event::Asked { flow: number, peer, service, greeting });
+        self.set_alarm(number);
+    }
+
+    /// Who accepts what nobody asks for any more is told, as it would wait otherwise.
+    fn refuse_answer(&mut self, peer: Peer, payload: &[u8]) {
+        if let Ok((setup, _)) = Setup::read(payload) {
+            self.post(peer, letter(Kind::Abort, setup.flow, setup.key, reason::NO_FLOW));
+        }
+    }
+
+    fn post(&mut self, peer: Peer, letter: [u8; HEADER_BYTES]) {
+        if self.letters.len() < LETTERS_MAX {
+            self.letters.push_back((peer, letter));
+        }
+    }
+
+    /// The next frame for the link, and who it is for. Letters go first; flows take turns.
+    ///
+    /// # Panics
+    /// When `room` is shorter than [`Endpoint::frame_bytes_max`].
+    #[inline]
+    pub fn fetch(&mut self, room: &mut [u8], now: Instant) -> Option<(Peer, usize)> {
+        assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
+        if let Some((peer, letter)) = self.letters.pop_front() {
+            room[..HEADER_BYTES].copy_from_slice(&letter);
+            return Some((peer, self.seal(room, HEADER_BYTES)));
+        }
+        while let Some(number) = self.ready.pop_front() {
+            let Some(flow) = self.flows.get_mut(number) else { continue };
+            let length = flow.emit(room, &mut desk!(self), now);
+            let peer = flow.peer;
+            if length.is_some() {
+                self.ready.push_back(number);
+            } else {
+                flow.is_queued = false;
+            }
+            self.set_alarm(number);
+            if let Some(length) = length {
+                return Some((peer, self.seal(room, length)));
+            }
+        }
+        None
+    }
+
+    fn seal(&mut self, room: &mut [u8], length: usize) -> usize {
+        self.counters.frames_out += 1;
+        if self.config.checked { wire::fill(room, length) } else { length }
+    }
+
+    // ---- time
+
+    /// When the endpoint does something by itself. May be early, never late.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        self.alarms.next()
+    }
+
+    /// The host has had its chance: what is owed may go, and what time asks for is done.
+    #[inline]
+    pub fn settle(&mut self, now: Instant) {
+        while let Some((moment, number)) = self.alarms.due(now) {
+            self.on_alarm(moment, number, now);
+        }
+        while let Some(number) = self.owing.pop() {
+            let Some(flow) = self.flows.get_mut(number) else { continue };
+            flow.is_owing = false;
+            if flow.owes() {
+                flow.may_pay = true;
+                self.stir(number);
+            }
+        }
+    }
+
+    fn on_alarm(&mut self, moment: Instant, number: u32, now: Instant) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        if !flow.alarm.came_up(moment) {
+            return;
+        }
+        if now < flow.deadline() {
+            return self.set_alarm(number);
+        }
+        match flow.on_time(&mut desk!(self), now) {
+            Some(why) => self.end(number, why, now),
+            None => self.after(number),
+        }
+    }
+
+    // ---- the ends of flows
+
+    /// A flow is over: the host is told what it does not know.
+    fn end(&mut self, number: u32, why: Why, now: Instant) {
+        match why {
+            Why::Rejected | Why::Forgotten => return self.forget(number),
+            Why::Finished | Why::PeerAborted | Why::Vanished | Why::NoAnswer => {}
+        }
+        self.counters.vanished += u64::from(why == Why::Vanished);
+        self.events.push_back(Event::Ended { flow: number, why });
+        if why == Why::Finished {
+            self.bury(number, false, now);
+        } else {
+            self.forget(number);
+        }
+    }
+
+    /// Remembers a flow for a while, to answer a peer that has missed its end.
+    fn bury(&mut self, number: u32, aborts: bool, now: Instant) {
+        let flow = self.flows.get_mut(number).expect("the caller has looked");
+        self.half_open -= usize::from(flow.is_half_open());
+        flow.bury(aborts, &self.config, now);
+        self.stir(number);
+    }
+
+    fn forget(&mut self, number: u32) {
+        let Some(flow) = self.flows.remove(number) else { return };
+        self.half_open -= usize::from(flow.is_half_open());
+        let asker = (flow.peer, flow.peer_flow, flow.peer_key);
+        if self.askers.get(&asker) == Some(&number) {
+            self.askers.remove(&asker);
+        }
+    }
+
+    // ---- turns
+
+    /// A flow has changed: it may have something to send, owe something, and have another deadline.
+    #[inline]
+    fn after(&mut self, number: u32) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        if flow.owes() && !flow.is_owing {
+            flow.is_owing = true;
+            self.owing.push(number);
+        }
+        self.stir(number);
+    }
+
+    /// Puts a flow into the line of those who may send.
+    #[inline]
+    fn stir(&mut self, number: u32) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        if !flow.is_queued {
+            flow.is_queued = true;
+            self.ready.push_back(number);
+        }
+        self.set_alarm(number);
+    }
+
+    #[inline]
+    fn set_alarm(&mut self, number: u32) {
+        let Some(flow) = self.flows.get_mut(number) else { return };
+        let deadline = flow.deadline();
+        if deadline != Instant::NEVER {
+            self.alarms.set(&mut flow.alarm, number, deadline);
+        }
+    }
+
+    /// A key and the sequence of a first segment that nobody can guess who does not know the secret.
+    fn draw_key(&mut self) -> (u32, u32) {
+        let mut hasher = SipHasher24::new_with_keys(self.secret[0], self.secret[1]);
+        hasher.write_u64(self.keys);
+        self.keys += 1;
+        let hash = hasher.finish();
+        ((hash >> 32) as u32, hash as u32)
+    }
+}
