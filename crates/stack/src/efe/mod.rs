@@ -475,6 +475,13 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Somebody waits for room: [`Event::Writable`] tells when there is some.
+    pub fn want_room(&mut self, flow: FlowNumber) {
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.wants_room = true;
+        }
+    }
+
     /// The next segment, which stays.
     pub fn peek(&self, flow: FlowNumber) -> Option<&[u8]> {
         self.flows.get(flow)?.halves.as_ref()?.receiver.peek()

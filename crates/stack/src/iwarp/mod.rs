@@ -4,9 +4,11 @@
 //! verbs       rnic   the NIC's core, in the blocks of paper [3]: memory, queues, work, completions
 //! RDMAP, DDP  rnic/executor                                     RFC 5040, 5041, 7306; bytes in kiban_wire::{rdmap, ddp}
 //! MPA         mpa    start-up and framing on a byte stream      RFC 5044, 6581; bytes in kiban_wire::mpa
+//! connections nic    the core with its connections, over byte streams or EFE (crate::efe)
 //!             stream a connection: its MPA between a queue pair and a byte stream
 //! ```
 
 pub mod mpa;
+pub mod nic;
 pub mod rnic;
 pub mod stream;
