@@ -399,3 +399,6 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
