@@ -2,14 +2,13 @@
 
 use super::desks::Desks;
 use super::device::{Device, HostAddress, OpenError};
-use crate::clock::{machine_nanos, ticks};
+use crate::clock::machine_nanos;
 use crate::link::channel::{Door, Half};
 use crate::link::shm::{self, ShmLink};
 use crate::link::udp::{self, UdpLink};
-use crate::wait::{Doorbell, EventSleeper, Sleeper};
-use kiban_ground::{Bell, Instant, SharedBytes, SharedRoom};
+use crate::turn::{Machine, watch};
+use kiban_ground::{Instant, SharedBytes, SharedRoom};
 use kiban_stack::vi::{Config, Nic, PathTraits};
-use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,80 +27,6 @@ const MEMORY: PathTraits =
     PathTraits { packet_bytes: shm::PACKET_BYTES, loses_nothing: true, checked: false };
 /// How often a driver that does not sleep looks whether a peer has died, or calls.
 const LOOK_AROUND: Duration = Duration::from_millis(1);
-
-/// What wakes the driver: the links' events, callers, sockets, and the NIC's own bell.
-pub(crate) struct Doors {
-    pub(crate) epoll: OwnedFd,
-    own: EventSleeper,
-    bell: Bell,
-}
-
-impl Doors {
-    pub(crate) fn new() -> io::Result<Doors> {
-        let doors = Doors {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            own: EventSleeper::new()?,
-            bell: Bell::default(),
-        };
-        watch(&doors.epoll, doors.own.as_fd(), true)?;
-        Ok(doors)
-    }
-
-    /// Wakes the driver, from within the process.
-    pub(crate) fn wake(&self) {
-        if self.bell.ring(machine_nanos) {
-            self.own.wake(&self.bell);
-        }
-    }
-}
-
-impl Doorbell for super::Shared {
-    fn arm(&self) {
-        let core = super::lock(&self.core);
-        core.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());
-        core.desks.channels().for_each(|channel| channel.own_bell().arm());
-        self.doors.bell.arm();
-    }
-
-    fn disarm(&self) -> Option<u64> {
-        let core = super::lock(&self.core);
-        let links = core.links.iter().filter_map(Way::shm).map(|link| &link.channel);
-        let rung = links.chain(core.desks.channels()).filter_map(|channel| channel.own_bell().disarm());
-        // The first that was rung is what ended the sleep.
-        let first = rung.min();
-        self.doors.bell.disarm().into_iter().chain(first).min()
-    }
-}
-
-impl Sleeper<super::Shared> for super::Shared {
-    fn sleep(&self, _: &super::Shared, mut timeout: Option<Duration>) {
-        {
-            let mut core = super::lock(&self.core);
-            // A turn has its bound: what it left is not announced again.
-            if core.took {
-                return;
-            }
-            let now = self.clock.now();
-            let until = timeout.map_or(Instant::NEVER, |timeout| now + timeout);
-            // What has arrived meanwhile may have set a clock.
-            core.sleeps_until = until.min(core.nic.deadline());
-            core.rearm = false;
-            timeout = (core.sleeps_until != Instant::NEVER).then(|| core.sleeps_until.since(now));
-        }
-        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 32];
-        let timeout = timeout.map(crate::wait::timespec);
-        // Errors are early ends.
-        let _ = epoll::wait(&self.doors.epoll, &mut events, timeout.as_ref());
-        let mut core = super::lock(&self.core);
-        core.sleeps_until = Instant::ZERO;
-        core.around_at = Instant::ZERO;
-        core.recent.1 = 0;
-    }
-
-    fn wake(&self, _: &super::Shared) {
-        self.doors.wake();
-    }
-}
 
 /// A path and its link.
 struct Way {
@@ -138,9 +63,6 @@ impl Way {
     }
 }
 
-/// A reading of the clock is good for so many ticks: some ten microseconds, less than any deadline is exact to.
-const RECENT_TICKS: u64 = 30_000;
-
 /// The NIC and its links.
 pub(crate) struct Core {
     pub(crate) nic: Nic,
@@ -150,24 +72,20 @@ pub(crate) struct Core {
     udp: Option<UdpLink>,
     epoll: OwnedFd,
     room: Box<[u8]>,
-    /// When the driver will wake by itself; zero while it is awake.
-    sleeps_until: Instant,
     /// When to look around again.
     around_at: Instant,
-    /// The last reading of the clock, and of the tick counter with it.
-    recent: (Instant, u64),
     /// Where hosts attach, and those who have.
     pub(super) desks: Desks,
     /// The last drive took something: there may be more, whatever the bells say.
     pub(super) took: bool,
-    /// A channel has come whose bell a sleeping driver has not armed.
+    /// A channel has come whose bell was not there when a driver armed the others.
     pub(super) rearm: bool,
     /// Some link is over, and is to be closed when none is being looked at.
     some_over: bool,
 }
 
 impl Core {
-    pub(crate) fn open(device: &Device, config: Config, doors: &Doors) -> Result<Core, OpenError> {
+    pub(crate) fn open(device: &Device, config: Config, epoll: &OwnedFd) -> Result<Core, OpenError> {
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
         let mut core = Core {
@@ -176,11 +94,9 @@ impl Core {
             address: HostAddress::Loopback,
             door: None,
             udp: None,
-            epoll: doors.epoll.try_clone()?,
+            epoll: epoll.try_clone()?,
             room: vec![0; udp::PACKET_BYTES_MAX].into(),
-            sleeps_until: Instant::ZERO,
             around_at: Instant::ZERO,
-            recent: (Instant::ZERO, 0),
             desks: Desks::default(),
             took: false,
             rearm: false,
@@ -193,28 +109,18 @@ impl Core {
                     .clone()
                     .unwrap_or_else(|| format!("{}-{:x}", std::process::id(), u64::from_ne_bytes(seed)));
                 let door = Door::open(name.as_bytes())?;
-                watch(&doors.epoll, door.as_fd(), false)?;
+                watch(epoll, door.as_fd(), false)?;
                 core.address = HostAddress::Name(name.into_bytes());
                 core.door = Some(door);
             }
             Device::Udp(local) => {
                 let udp = UdpLink::bind(*local)?;
-                watch(&doors.epoll, udp.as_fd(), false)?;
+                watch(epoll, udp.as_fd(), false)?;
                 core.address = HostAddress::Udp(udp.local());
                 core.udp = Some(udp);
             }
         }
         Ok(core)
-    }
-
-    /// The last reading of the clock, if it is recent.
-    #[inline]
-    pub(crate) fn recent(&self) -> Option<Instant> {
-        (ticks().wrapping_sub(self.recent.1) < RECENT_TICKS).then_some(self.recent.0)
-    }
-
-    pub(crate) fn set_recent(&mut self, now: Instant) {
-        self.recent = (now, ticks());
     }
 
     pub(crate) fn address(&self) -> &HostAddress {
@@ -231,16 +137,6 @@ impl Core {
             Some(udp) => UdpLink::packet_bytes(udp.local().ip()),
             None => shm::PACKET_BYTES,
         }
-    }
-
-    /// Whether a sleeping driver has to look again: for a new bell, or for more than one turn.
-    pub(crate) fn is_overtaken(&self) -> bool {
-        self.sleeps_until != Instant::ZERO && (self.rearm || self.took)
-    }
-
-    /// Whether a sleeping driver has to be told of an earlier deadline.
-    pub(crate) fn wakes_sleeper(&self) -> bool {
-        self.nic.deadline() < self.sleeps_until || self.is_overtaken()
     }
 
     pub(super) fn watch(&self, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
@@ -285,30 +181,6 @@ impl Core {
     }
 
     // ---- moving packets
-
-    /// Takes what has arrived, and sends what there is to send.
-    #[inline]
-    pub(crate) fn drive(&mut self, now: Instant) {
-        self.took = false;
-        if now >= self.around_at {
-            self.look_around(now);
-        }
-        self.take_from_rings(now);
-        if self.udp.is_some() {
-            self.take_from_udp(now);
-        }
-        if !self.desks.is_empty() {
-            self.serve_hosts(now);
-        }
-        self.flush(now);
-    }
-
-    /// The host has had its chance to answer.
-    #[inline]
-    pub(crate) fn settle(&mut self, now: Instant) {
-        self.nic.settle(now);
-        self.flush(now);
-    }
 
     #[inline]
     fn take_from_rings(&mut self, now: Instant) {
@@ -359,22 +231,6 @@ impl Core {
                 self.nic.close_path(path);
                 self.links.pop();
             }
-        }
-    }
-
-    /// Sends what there is to send, as far as links take it.
-    #[inline]
-    pub(crate) fn flush(&mut self, now: Instant) {
-        let mut index = 0;
-        while index < self.links.len() {
-            let Way { path, only_in, .. } = self.links[index];
-            if !only_in && self.nic.has_packet(path) {
-                self.flush_way(index, now);
-            }
-            index += 1;
-        }
-        if self.some_over {
-            self.close_over();
         }
     }
 
@@ -500,8 +356,72 @@ impl Core {
     }
 }
 
-/// Watches a file: its edges, or its level.
-fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<()> {
-    let edge = if edges { EventFlags::ET } else { EventFlags::empty() };
-    Ok(epoll::add(epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
+impl Machine for Core {
+    #[inline]
+    fn drive(&mut self, now: Instant) {
+        self.took = false;
+        if now >= self.around_at {
+            self.look_around(now);
+        }
+        self.take_from_rings(now);
+        if self.udp.is_some() {
+            self.take_from_udp(now);
+        }
+        if !self.desks.is_empty() {
+            self.serve_hosts(now);
+        }
+        self.flush(now);
+    }
+
+    #[inline]
+    fn settle(&mut self, now: Instant) {
+        self.nic.settle(now);
+        self.flush(now);
+    }
+
+    /// Sends what there is to send, as far as links take it.
+    #[inline]
+    fn flush(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.links.len() {
+            let Way { path, only_in, .. } = self.links[index];
+            if !only_in && self.nic.has_packet(path) {
+                self.flush_way(index, now);
+            }
+            index += 1;
+        }
+        if self.some_over {
+            self.close_over();
+        }
+    }
+
+    #[inline]
+    fn take_news(&mut self) -> bool {
+        self.nic.take_news()
+    }
+
+    #[inline]
+    fn deadline(&self) -> Instant {
+        self.nic.deadline()
+    }
+
+    #[inline]
+    fn has_more(&self) -> bool {
+        self.took || self.rearm
+    }
+
+    fn arm(&mut self) {
+        self.rearm = false;
+        self.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());
+        self.desks.channels().for_each(|channel| channel.own_bell().arm());
+    }
+
+    fn disarm(&mut self) -> Option<u64> {
+        let links = self.links.iter().filter_map(Way::shm).map(|link| &link.channel);
+        links.chain(self.desks.channels()).filter_map(|channel| channel.own_bell().disarm()).min()
+    }
+
+    fn after_sleep(&mut self) {
+        self.around_at = Instant::ZERO;
+    }
 }

@@ -1,12 +1,8 @@
 //! A VI NIC in real time: the same value that the simulator drives, with links, sleep and many threads.
 //!
 //! Goal      the calls of the VI Architecture, blocking ones among them, for any thread.
-//! Turn      the NIC has no thread of its own: whoever posts, polls or waits holds the lock for a moment and moves what
-//!           there is to move (`core.rs`). Nobody blocks inside.
-//! Wait      of those who wait, one is the *driver*: it spins or sleeps on the links by its queue's policy
-//!           ([`crate::wait`]). The others sleep until the driver has news for somebody.
-//! Away      when nobody has driven for a while, a helper thread does, so that a peer's RDMA, acknowledgements and requests
-//!           are answered while the program computes. It sleeps until something arrives.
+//! Turn      the NIC has no thread of its own: whoever posts, polls or waits moves what there is to move (`core.rs`), and
+//!           a helper thread does when nobody has for a while (`turn`).
 //! Devices   `loopback` joins VIs of one process; `shm[:NAME]` joins processes of one user on one host; `udp[:ADDRESS[:PORT]]`
 //!           joins hosts.
 //! Limits    one lock a NIC: programs that drive many queues from many threads open a NIC a thread.
@@ -15,23 +11,18 @@
 mod core;
 mod desks;
 mod device;
-mod helper;
 
 pub use device::{Device, HostAddress, OpenError, UDP_PORT};
 
-use self::core::{Core, Doors};
-use crate::clock::Clock;
-use crate::wait::Waiting;
+use self::core::Core;
+use crate::turn::{Ended, Machine, Turn};
 use kiban_ground::{Instant, Region, Report, Wait};
 use kiban_stack::vi::{
     Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, Status, ViAttributes,
     ViCounters, ViState, Work,
 };
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// An address of an endpoint: a host, and a discriminator that chooses among its endpoints.
@@ -74,6 +65,15 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Failure {
+        match ended {
+            Ended::Timeout => Failure::Timeout,
+            Ended::Closed => Failure::Closed,
+        }
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         Failure::Refused(refusal)
@@ -106,53 +106,7 @@ pub enum Queue {
 /// A NIC. Clones are the same NIC; it closes with the last.
 #[derive(Clone)]
 pub struct Nic {
-    shared: Arc<Shared>,
-    /// Stops the helper when the last of the host's clones goes.
-    _helper: Arc<helper::Helper>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) core: Mutex<Core>,
-    pub(crate) clock: Clock,
-    /// Who sleeps on the links.
-    pub(crate) driver: Mutex<()>,
-    /// Wakes whoever sleeps on the links, from within.
-    pub(crate) doors: Doors,
-    /// Threads that wait without driving.
-    followers: AtomicUsize,
-    news: (Mutex<u64>, Condvar),
-    places: Mutex<Places>,
-    /// When somebody last moved things, nanoseconds of the clock.
-    pub(crate) driven_at: AtomicU64,
-    /// The helper sleeps on the links.
-    pub(crate) helper_drives: AtomicBool,
-    closed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Places {
-    policy: Wait,
-    of: HashMap<Queue, Wait>,
-    waiting: HashMap<Queue, Arc<Spot>>,
-    /// Where calls wait that name a policy of their own: the last such policy of each queue, and what it has learnt.
-    once: HashMap<Queue, (Wait, Arc<Spot>)>,
-}
-
-/// A waiting place, and its report after the last wait: it can be read while somebody waits.
-struct Spot {
-    waiting: Mutex<Waiting>,
-    report: Mutex<Report>,
-}
-
-impl Spot {
-    fn new(wait: Wait, clock: Clock) -> Arc<Spot> {
-        Arc::new(Spot { waiting: Mutex::new(Waiting::new(wait, clock)), report: Mutex::default() })
-    }
-}
-
-/// A lock whose holder cannot leave things half done: a panic of one thread is not the end of the others.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    turn: Turn<Core, Queue>,
 }
 
 impl Nic {
@@ -169,126 +123,85 @@ impl Nic {
     /// # Errors
     /// As [`Nic::open`].
     pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
-        let clock = Clock::new();
-        let doors = Doors::new()?;
-        let core = Core::open(device, config, &doors)?;
-        let shared = Arc::new(Shared {
-            core: Mutex::new(core),
-            clock,
-            driver: Mutex::new(()),
-            doors,
-            followers: AtomicUsize::new(0),
-            news: (Mutex::new(0), Condvar::new()),
-            places: Mutex::new(Places::default()),
-            driven_at: AtomicU64::new(0),
-            helper_drives: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-        });
-        let helper = helper::Helper::start(&shared)?;
-        Ok(Nic { shared, _helper: Arc::new(helper) })
+        Ok(Nic { turn: Turn::new("kiban-vi", |epoll| Core::open(device, config, epoll))? })
     }
 
     /// The NIC's own address, without discriminator.
     pub fn address(&self) -> HostAddress {
-        lock(&self.shared.core).address().clone()
+        self.turn.read(|core| core.address().clone())
     }
 
     /// Closes the NIC for everybody who holds it: connections end, and those who wait hear [`Failure::Closed`]. Memory
     /// stays registered until it is deregistered.
     pub fn close(&self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        self.work(|core, _| core.nic.disconnect_all());
-        self.shared.call_followers();
-        self.shared.doors.wake();
+        self.turn.close(|core, _| core.nic.disconnect_all());
     }
 
     /// Bytes of the longest packet to other NICs.
     pub fn packet_bytes(&self) -> usize {
-        lock(&self.shared.core).packet_bytes()
+        self.turn.read(Core::packet_bytes)
     }
 
     /// The settings.
     pub fn config(&self) -> Config {
-        lock(&self.shared.core).nic.config().clone()
+        self.turn.read(|core| core.nic.config().clone())
     }
 
     /// What has been counted.
     pub fn counters(&self) -> ViCounters {
-        *lock(&self.shared.core).nic.counters()
+        self.turn.read(|core| *core.nic.counters())
     }
 
     /// What time it is for this NIC.
     pub fn now(&self) -> Instant {
-        self.shared.clock.now()
-    }
-
-    /// Works on the NIC, then moves what is to be moved.
-    #[inline]
-    fn work<T>(&self, work: impl FnOnce(&mut Core, Instant) -> T) -> T {
-        let shared = &*self.shared;
-        let mut core = lock(&shared.core);
-        let now = shared.now(&mut core);
-        shared.note(now);
-        let done = work(&mut core, now);
-        core.flush(now);
-        let earlier = core.wakes_sleeper();
-        let news = core.nic.take_news();
-        drop(core);
-        if news {
-            shared.call_followers();
-        }
-        // A driver that sleeps does so by an earlier deadline, or for what has just happened.
-        if news || earlier {
-            shared.doors.wake();
-        }
-        done
+        self.turn.now()
     }
 
     // ---- memory, queues, VIs: see `kiban_stack::vi::Nic` for each
 
     /// A new protection tag.
     pub fn create_tag(&self) -> Result<u32, Refusal> {
-        self.work(|core, _| core.nic.create_tag())
+        self.turn.work(|core, _| core.nic.create_tag())
     }
 
     /// Gives a tag back.
     pub fn destroy_tag(&self, tag: u32) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.destroy_tag(tag))
+        self.turn.work(|core, _| core.nic.destroy_tag(tag))
     }
 
     /// Registers memory: its handle.
     pub fn register(&self, region: Region, attributes: MemoryAttributes) -> Result<u32, Refusal> {
-        self.work(|core, _| core.nic.register(region, attributes))
+        self.turn.work(|core, _| core.nic.register(region, attributes))
     }
 
     /// Forgets a memory. When this returns, nobody touches it any more.
     pub fn deregister(&self, handle: u32) -> Result<Region, Refusal> {
-        self.work(|core, _| core.nic.deregister(handle))
+        self.turn.work(|core, _| core.nic.deregister(handle))
     }
 
     /// What a memory allows.
     pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, Refusal> {
-        self.work(|core, _| core.nic.memory_attributes(handle))
+        self.turn.work(|core, _| core.nic.memory_attributes(handle))
     }
 
     /// Changes what a memory allows.
     pub fn set_memory_attributes(&self, handle: u32, attributes: MemoryAttributes) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.set_memory_attributes(handle, attributes))
+        self.turn.work(|core, _| core.nic.set_memory_attributes(handle, attributes))
     }
 
     /// A completion queue.
     pub fn create_queue(&self, entries: usize) -> Result<u32, Refusal> {
-        self.work(|core, _| core.nic.create_queue(entries))
+        self.turn.work(|core, _| core.nic.create_queue(entries))
     }
 
     /// Changes the room of a completion queue.
     pub fn resize_queue(&self, queue: u32, entries: usize) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.resize_queue(queue, entries))
+        self.turn.work(|core, _| core.nic.resize_queue(queue, entries))
     }
 
     /// Gives a completion queue back.
     pub fn destroy_queue(&self, queue: u32) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.destroy_queue(queue))
+        self.turn.work(|core, _| core.nic.destroy_queue(queue))
     }
 
     /// A new VI.
@@ -298,24 +211,21 @@ impl Nic {
         send_queue: Option<u32>,
         receive_queue: Option<u32>,
     ) -> Result<u32, Refusal> {
-        self.work(|core, _| core.nic.create_vi(attributes, send_queue, receive_queue))
+        self.turn.work(|core, _| core.nic.create_vi(attributes, send_queue, receive_queue))
     }
 
     /// Destroys an idle VI.
     pub fn destroy_vi(&self, vi: u32) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.destroy_vi(vi))?;
-        let mut places = lock(&self.shared.places);
+        self.turn.work(|core, _| core.nic.destroy_vi(vi))?;
         for queue in [Queue::Send(vi), Queue::Receive(vi)] {
-            places.of.remove(&queue);
-            places.waiting.remove(&queue);
-            places.once.remove(&queue);
+            self.turn.forget_queue(queue);
         }
         Ok(())
     }
 
     /// Where a VI stands: its state, its attributes, whether its send and receive queues are empty.
     pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), Refusal> {
-        self.work(|core, now| {
+        self.turn.work(|core, now| {
             core.drive(now);
             core.nic.vi(vi)
         })
@@ -323,7 +233,7 @@ impl Nic {
 
     /// Changes what an idle VI is made with.
     pub fn set_vi(&self, vi: u32, attributes: ViAttributes) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.set_vi(vi, attributes))
+        self.turn.work(|core, _| core.nic.set_vi(vi, attributes))
     }
 
     // ---- work
@@ -331,18 +241,18 @@ impl Nic {
     /// Posts a descriptor to a send queue.
     #[inline]
     pub fn post_send(&self, vi: u32, work: Work<'_>) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.post_send(vi, work))
+        self.turn.work(|core, _| core.nic.post_send(vi, work))
     }
 
     /// Posts a descriptor to a receive queue.
     #[inline]
     pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[Segment]) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.post_receive(vi, cookie, segments))
+        self.turn.work(|core, _| core.nic.post_receive(vi, cookie, segments))
     }
 
     /// Posts a descriptor in which a fault was found already: see `kiban_stack::vi::Nic`.
     pub fn post_judged_send(&self, vi: u32, work: Work<'_>, status: Status) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.post_judged_send(vi, work, status))
+        self.turn.work(|core, _| core.nic.post_judged_send(vi, work, status))
     }
 
     /// The same to a receive queue.
@@ -353,25 +263,25 @@ impl Nic {
         segments: &[Segment],
         status: Status,
     ) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.post_judged_receive(vi, cookie, segments, status))
+        self.turn.work(|core, _| core.nic.post_judged_receive(vi, cookie, segments, status))
     }
 
     /// The next descriptor of a send queue that is done; looks once.
     #[inline]
     pub fn send_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
-        self.look(|core| core.nic.send_done(vi).transpose()).transpose()
+        self.turn.look(|core| core.nic.send_done(vi).transpose()).transpose()
     }
 
     /// The next descriptor of a receive queue that is done; looks once.
     #[inline]
     pub fn receive_done(&self, vi: u32) -> Result<Option<Done>, Refusal> {
-        self.look(|core| core.nic.receive_done(vi).transpose()).transpose()
+        self.turn.look(|core| core.nic.receive_done(vi).transpose()).transpose()
     }
 
     /// The next completion of a completion queue: which VI has a done descriptor, and whether on its receive queue.
     #[inline]
     pub fn queue_done(&self, queue: u32) -> Result<Option<(u32, bool)>, Refusal> {
-        self.look(|core| core.nic.queue_done(queue).transpose()).transpose()
+        self.turn.look(|core| core.nic.queue_done(queue).transpose()).transpose()
     }
 
     /// Waits for a descriptor of a send queue.
@@ -379,7 +289,7 @@ impl Nic {
     /// # Errors
     /// The VI is not there, its completions go to a completion queue, or the time is over.
     pub fn send_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
-        if self.work(|core, _| core.nic.queues_of(vi))?.0.is_some() {
+        if self.turn.work(|core, _| core.nic.queues_of(vi))?.0.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
         self.wait(Queue::Send(vi), timeout, |core| core.nic.send_done(vi).transpose())?
@@ -391,7 +301,7 @@ impl Nic {
     /// # Errors
     /// As [`Nic::send_wait`].
     pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Done, Failure> {
-        if self.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+        if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
         self.wait(Queue::Receive(vi), timeout, |core| core.nic.receive_done(vi).transpose())?
@@ -404,11 +314,11 @@ impl Nic {
     /// # Errors
     /// As [`Nic::send_wait`].
     pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Done, Failure> {
-        if self.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+        if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
-        self.wait_at(Queue::Receive(vi), Some(wait), timeout, |core| core.nic.receive_done(vi).transpose())?
-            .map_err(Failure::Refused)
+        let look = |core: &mut Core| core.nic.receive_done(vi).transpose();
+        self.turn.wait(Queue::Receive(vi), Some(wait), timeout, look)?.map_err(Failure::Refused)
     }
 
     /// Waits for a completion of a completion queue.
@@ -423,7 +333,7 @@ impl Nic {
 
     /// The next asynchronous event; looks once.
     pub fn event(&self) -> Option<Event> {
-        self.look(|core| core.event())
+        self.turn.look(|core| core.event())
     }
 
     /// Waits for the next asynchronous event.
@@ -438,12 +348,12 @@ impl Nic {
 
     /// Takes requests at a discriminator from now on; those that nobody asks for wait.
     pub fn listen(&self, discriminator: &[u8]) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.listen(discriminator))
+        self.turn.work(|core, _| core.nic.listen(discriminator))
     }
 
     /// Takes no more requests there.
     pub fn unlisten(&self, discriminator: &[u8]) {
-        self.work(|core, _| core.nic.unlisten(discriminator));
+        self.turn.work(|core, _| core.nic.unlisten(discriminator));
     }
 
     /// Waits for a request at a discriminator, and takes further ones from now on.
@@ -462,12 +372,12 @@ impl Nic {
 
     /// Accepts a request with a VI that is like the one that asks.
     pub fn accept(&self, request: &Request, vi: u32) -> Result<(), Refusal> {
-        self.work(|core, now| core.nic.accept(request.number, vi, now))
+        self.turn.work(|core, now| core.nic.accept(request.number, vi, now))
     }
 
     /// Refuses a request.
     pub fn reject(&self, request: &Request) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.reject(request.number))
+        self.turn.work(|core, _| core.nic.reject(request.number))
     }
 
     /// Connects a VI to an endpoint that waits; `local` is what ours is called.
@@ -507,7 +417,7 @@ impl Nic {
         is_peer: bool,
         timeout: Duration,
     ) -> Result<(), Failure> {
-        self.work(|core, now| {
+        self.turn.work(|core, now| {
             let path = core.path_to(&remote.host).map_err(|error| match error.kind() {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
                     Failure::Connect(ConnectError::NoMatch)
@@ -522,7 +432,7 @@ impl Nic {
 
     /// How a VI's request went, if that is known.
     pub fn peer_done(&self, vi: u32) -> Result<Option<Result<Remoteness, ConnectError>>, Refusal> {
-        self.look(|core| core.nic.outcome(vi).transpose()).transpose()
+        self.turn.look(|core| core.nic.outcome(vi).transpose()).transpose()
     }
 
     /// Waits until it is known how a VI's request went.
@@ -554,7 +464,7 @@ impl Nic {
 
     /// Ends a connection, a request, or an error: the VI is idle.
     pub fn disconnect(&self, vi: u32) -> Result<(), Refusal> {
-        self.work(|core, _| core.nic.disconnect(vi))
+        self.turn.work(|core, _| core.nic.disconnect(vi))
     }
 
     // ---- hosts of other processes
@@ -564,12 +474,12 @@ impl Nic {
     /// # Errors
     /// Another process serves by that name, or it is too long.
     pub fn serve(&self, name: &str) -> io::Result<()> {
-        self.work(|core, _| core.serve(name))
+        self.turn.work(|core, _| core.serve(name))
     }
 
     /// VIs, memories and attached hosts that there are now.
     pub fn in_use(&self) -> (usize, usize, usize) {
-        self.work(|core, now| {
+        self.turn.work(|core, now| {
             core.drive(now);
             let (vis, memories) = core.nic.in_use();
             (vis, memories, core.desks.channels().count())
@@ -580,35 +490,22 @@ impl Nic {
 
     /// How queues wait that have no policy of their own.
     pub fn set_wait(&self, wait: Wait) {
-        let mut places = lock(&self.shared.places);
-        places.policy = wait;
-        places.waiting.clear();
+        self.turn.set_wait(wait);
     }
 
     /// How one queue waits.
     pub fn set_queue_wait(&self, queue: Queue, wait: Wait) {
-        let mut places = lock(&self.shared.places);
-        places.of.insert(queue, wait);
-        places.waiting.remove(&queue);
+        self.turn.set_queue_wait(queue, wait);
     }
 
     /// What happened while a queue was waited for; nothing before the first wait.
     pub fn wait_report(&self, queue: Queue) -> Option<Report> {
-        let spot = lock(&self.shared.places).waiting.get(&queue).cloned()?;
-        let report = *lock(&spot.report);
-        Some(report)
+        self.turn.wait_report(queue)
     }
 
     /// How a queue waits.
     pub fn wait_policy(&self, queue: Queue) -> Wait {
-        let places = lock(&self.shared.places);
-        places.of.get(&queue).copied().unwrap_or(places.policy)
-    }
-
-    /// Looks once, and moves what is there to move.
-    #[inline]
-    fn look<T>(&self, mut look: impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
-        self.shared.look_beside(&mut look)
+        self.turn.wait_policy(queue)
     }
 
     fn wait<T>(
@@ -617,182 +514,7 @@ impl Nic {
         timeout: Duration,
         look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Failure> {
-        self.wait_at(queue, None, timeout, look)
-    }
-
-    /// The waiting place of a queue, or of calls that name a policy of their own.
-    fn spot(&self, queue: Queue, once: Option<Wait>) -> Arc<Spot> {
-        let mut places = lock(&self.shared.places);
-        let clock = self.shared.clock;
-        let Places { policy, of, waiting, once: apart } = &mut *places;
-        match once {
-            None => {
-                let wait = of.get(&queue).copied().unwrap_or(*policy);
-                waiting.entry(queue).or_insert_with(|| Spot::new(wait, clock)).clone()
-            }
-            Some(wait) => {
-                let entry = apart.entry(queue).or_insert_with(|| (wait, Spot::new(wait, clock)));
-                if entry.0 != wait {
-                    *entry = (wait, Spot::new(wait, clock));
-                }
-                entry.1.clone()
-            }
-        }
-    }
-
-    fn wait_at<T>(
-        &self,
-        queue: Queue,
-        once: Option<Wait>,
-        timeout: Duration,
-        mut look: impl FnMut(&mut Core) -> Option<T>,
-    ) -> Result<T, Failure> {
-        let shared = &*self.shared;
-        let mut look = |core: &mut Core| {
-            if shared.closed.load(Ordering::Relaxed) {
-                Some(Err(Failure::Closed))
-            } else {
-                look(core).map(Ok)
-            }
-        };
-        if let Some(found) = self.look(&mut look) {
-            return found;
-        }
-        let deadline = if timeout == Duration::MAX { Instant::NEVER } else { shared.clock.now() + timeout };
-        let spot = self.spot(queue, once);
-        loop {
-            match shared.driver.try_lock() {
-                Ok(_driver) => {
-                    let mut waiting = lock(&spot.waiting);
-                    let found = shared.drive_until(&mut waiting, deadline, &mut look);
-                    *lock(&spot.report) = *waiting.report();
-                    drop(waiting);
-                    drop(_driver);
-                    // Another may want to drive now.
-                    shared.call_followers();
-                    return found.unwrap_or(Err(Failure::Timeout));
-                }
-                Err(std::sync::TryLockError::Poisoned(_)) => {
-                    shared.driver.clear_poison();
-                }
-                Err(std::sync::TryLockError::WouldBlock) => {
-                    if let Some(found) = shared.follow(deadline, &mut look) {
-                        return found?;
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// The time, to some microseconds: the cheap counter says when the clock has to be read again.
-    #[inline]
-    fn now(&self, core: &mut Core) -> Instant {
-        if let Some(now) = core.recent() {
-            return now;
-        }
-        let now = self.clock.now();
-        core.set_recent(now);
-        now
-    }
-
-    /// The program is at work: the helper need not be.
-    #[inline]
-    fn note(&self, now: Instant) {
-        self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
-        if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
-            self.doors.wake();
-        }
-    }
-
-    /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others. Who
-    /// `drives` does nothing else; who does not shows that the program is at work.
-    #[inline]
-    fn look<T>(&self, drives: bool, look: &mut impl FnMut(&mut Core) -> Option<T>) -> (Option<T>, bool) {
-        let mut core = lock(&self.core);
-        let mut found = look(&mut core);
-        if found.is_some() {
-            return (found, false);
-        }
-        let now = self.now(&mut core);
-        if !drives {
-            self.note(now);
-        }
-        core.drive(now);
-        found = look(&mut core);
-        if found.is_none() {
-            core.settle(now);
-        }
-        let news = core.nic.take_news();
-        let overtaken = core.is_overtaken();
-        drop(core);
-        if news {
-            self.call_followers();
-        }
-        (found, news || overtaken)
-    }
-
-    /// The holder of the driver's lock waits by its policy, and moves things meanwhile.
-    pub(crate) fn drive_until<T>(
-        &self,
-        waiting: &mut Waiting,
-        deadline: Instant,
-        look: &mut impl FnMut(&mut Core) -> Option<T>,
-    ) -> Option<T> {
-        // The NIC's own deadlines end a sleep (`Sleeper for Shared`), and every look does what they ask for.
-        waiting.wait(self, self, deadline, || self.look(true, look).0)
-    }
-
-    /// Somebody else drives: sleep until there is news, or nobody drives. None: try to drive.
-    fn follow<T>(
-        &self,
-        deadline: Instant,
-        look: &mut impl FnMut(&mut Core) -> Option<T>,
-    ) -> Option<Result<T, Failure>> {
-        self.followers.fetch_add(1, Ordering::SeqCst);
-        // A driver that left before it could know of us tells nobody.
-        if self.driver.try_lock().is_ok() {
-            self.followers.fetch_sub(1, Ordering::SeqCst);
-            return None;
-        }
-        let seen = *lock(&self.news.0);
-        let mut result = self.look_beside(look).map(Ok);
-        if result.is_none() {
-            if self.helper_drives.swap(false, Ordering::AcqRel) {
-                self.doors.wake();
-            }
-            let now = self.clock.now();
-            // However the driver left, it is looked for again before long.
-            let most = deadline.since(now).min(Duration::from_millis(20));
-            let guard = lock(&self.news.0);
-            if *guard == seen {
-                drop(self.news.1.wait_timeout(guard, most));
-            }
-            if self.clock.now() >= deadline {
-                result = Some(self.look_beside(look).ok_or(Failure::Timeout));
-            }
-        }
-        self.followers.fetch_sub(1, Ordering::SeqCst);
-        result
-    }
-
-    /// Looks beside a driver: what is found there may be what it sleeps for.
-    fn look_beside<T>(&self, look: &mut impl FnMut(&mut Core) -> Option<T>) -> Option<T> {
-        let (found, news) = self.look(false, look);
-        if news {
-            self.doors.wake();
-        }
-        found
-    }
-
-    /// Tells those who wait without driving that something has happened.
-    #[inline]
-    fn call_followers(&self) {
-        if self.followers.load(Ordering::SeqCst) > 0 {
-            *lock(&self.news.0) += 1;
-            self.news.1.notify_all();
-        }
+        Ok(self.turn.wait(queue, None, timeout, look)?)
     }
 }
 

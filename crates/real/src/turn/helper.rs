@@ -1,10 +1,10 @@
-//! The helper: drives a NIC while the program is busy with other things.
+//! The helper: drives a machine while the program is busy with other things.
 //!
 //! Goal      a peer is answered whatever the program does, at no cost while the program drives by itself.
-//! Ticks     it looks now and then whether anybody has driven lately. If not, it drives: it sleeps on the links until
-//!           something arrives or the NIC is due. The first call of the program sends it back to its ticks.
+//! Ticks     it looks now and then whether anybody has driven lately. If not, it drives: it sleeps on the doors until
+//!           something arrives or the machine is due. The first call of the program sends it back to its ticks.
 
-use super::{Core, Shared, lock};
+use super::{Machine, Place, Shared, lock};
 use crate::wait::Waiting;
 use kiban_ground::{Instant, Wait};
 use std::io;
@@ -28,23 +28,23 @@ struct End {
 }
 
 /// The thread and the word that ends it.
-pub(crate) struct Helper {
-    shared: Weak<Shared>,
+pub(super) struct Helper<M: Machine, Q: Place> {
+    shared: Weak<Shared<M, Q>>,
     end: Arc<End>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Helper {
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Helper> {
+impl<M: Machine, Q: Place> Helper<M, Q> {
+    pub(super) fn start(name: &str, shared: &Arc<Shared<M, Q>>) -> io::Result<Helper<M, Q>> {
         let end = Arc::new(End::default());
         let (its_end, its_shared) = (end.clone(), shared.clone());
-        let thread =
-            std::thread::Builder::new().name("kiban-vi".into()).spawn(move || help(&its_shared, &its_end))?;
+        let builder = std::thread::Builder::new().name(name.into());
+        let thread = builder.spawn(move || help(&its_shared, &its_end))?;
         Ok(Helper { shared: Arc::downgrade(shared), end, thread: Some(thread) })
     }
 }
 
-impl Drop for Helper {
+impl<M: Machine, Q: Place> Drop for Helper<M, Q> {
     fn drop(&mut self) {
         self.end.ends.store(true, Ordering::Release);
         *lock(&self.end.lock) = ();
@@ -60,7 +60,7 @@ impl Drop for Helper {
     }
 }
 
-fn help(shared: &Shared, end: &End) {
+fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
     let mut waiting: Option<Waiting> = None;
     let mut tick = IDLE;
     loop {
@@ -79,7 +79,7 @@ fn help(shared: &Shared, end: &End) {
             tick = IDLE;
             continue;
         }
-        let Ok(_driver) = shared.driver.try_lock() else {
+        let Ok(driver) = shared.driver.try_lock() else {
             tick = (tick * 2).min(TICK_MAX);
             continue;
         };
@@ -87,12 +87,12 @@ fn help(shared: &Shared, end: &End) {
         shared.helper_drives.store(true, Ordering::Release);
         let waiting = waiting.get_or_insert_with(|| Waiting::new(Wait::Interrupt, shared.clock));
         // Until somebody takes over.
-        let mut look = |_: &mut Core| {
+        let mut look = |_: &mut M| {
             let ends = end.ends.load(Ordering::Acquire);
             (ends || !shared.helper_drives.load(Ordering::Acquire)).then_some(())
         };
         let _ = shared.drive_until(waiting, Instant::NEVER, &mut look);
-        drop(_driver);
+        drop(driver);
         shared.call_followers();
     }
 }
