@@ -7,6 +7,7 @@ pub mod attach;
 mod calibrate;
 pub mod clock;
 pub mod link;
+pub mod rdma;
 mod turn;
 pub mod vi;
 pub mod wait;

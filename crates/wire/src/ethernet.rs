@@ -28,6 +28,21 @@ impl Mac {
     }
 }
 
+impl core::str::FromStr for Mac {
+    type Err = Malformed;
+
+    /// Six octets in hexadecimal with colons between them.
+    fn from_str(word: &str) -> Result<Mac, Malformed> {
+        let mut octets = [0; 6];
+        let mut words = word.split(':');
+        for octet in &mut octets {
+            let word = words.next().ok_or(Malformed::Truncated)?;
+            *octet = u8::from_str_radix(word, 16).map_err(|_| Malformed::AddressLength)?;
+        }
+        if words.next().is_some() { Err(Malformed::AddressLength) } else { Ok(Mac(octets)) }
+    }
+}
+
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;

@@ -1,5 +1,7 @@
 //! Real links: where packets leave the process. One file each.
 
 pub mod channel;
+pub mod packet;
 pub mod shm;
+pub mod tcp;
 pub mod udp;

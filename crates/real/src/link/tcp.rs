@@ -100,7 +100,11 @@ impl TcpLink {
         // SAFETY: the first `count` parts name memory that lives as long as the chunks, which outlive the call; it is read
         // only. A region's memory can be read while the region is held.
         let sent = unsafe {
-            libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+            libc::sendmsg(
+                self.socket.as_raw_fd(),
+                &raw const message,
+                libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            )
         };
         outcome(sent)
     }

@@ -297,6 +297,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether requests for `service` are shown.
+    pub fn listens(&self, service: u16) -> bool {
+        self.services.contains(&service)
+    }
+
     /// Requests for `service` are refused from now on.
     pub fn unlisten(&mut self, service: u16) {
         self.services.retain(|known| *known != service);

@@ -51,7 +51,9 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Rejected(_) => f.write_str("the peer refused the connection"),
-            ConnectError::Unreachable => f.write_str("nobody listens at that address, or there is no way to it"),
+            ConnectError::Unreachable => {
+                f.write_str("nobody listens at that address, or there is no way to it")
+            }
             ConnectError::Timeout => f.write_str("the peer did not answer in time"),
             ConnectError::Fault(fault) => write!(f, "the peer does not begin as it should: {fault}"),
             ConnectError::Lost => f.write_str("the connection was lost before it stood"),
@@ -95,6 +97,11 @@ pub enum News {
         /// Why.
         error: ConnectError,
     },
+    /// A request that the host may not have seen yet has gone: its end can be forgotten.
+    Withdrawn {
+        /// Which end.
+        end: u32,
+    },
     /// A connection is over.
     Gone {
         /// Which end.
@@ -106,7 +113,10 @@ pub enum News {
 #[derive(Debug)]
 enum Below {
     Stream(Stream),
-    Flow { flow: FlowNumber, phase: FlowPhase },
+    Flow {
+        flow: FlowNumber,
+        phase: FlowPhase,
+    },
     /// It has gone.
     Nothing,
 }
@@ -117,7 +127,9 @@ enum FlowPhase {
     Responding(Responder),
     /// Accepted, and not confirmed.
     Accepted,
-    Up { finished: bool },
+    Up {
+        finished: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -129,6 +141,8 @@ struct End {
     /// It is given up then, if it does not stand.
     until: Instant,
     stands: bool,
+    /// The host was told that it will not.
+    failed: bool,
     /// Something may have to be sent that the core does not know of.
     stirred: bool,
 }
@@ -148,8 +162,6 @@ pub struct Nic {
     news: VecDeque<News>,
     /// A segment on its way to or from an endpoint.
     segment: Vec<u8>,
-    /// Ends whose streams are to be looked at: they have failed on their own.
-    spent: Vec<u32>,
 }
 
 impl Nic {
@@ -168,7 +180,6 @@ impl Nic {
             stirred: VecDeque::new(),
             news: VecDeque::new(),
             segment: Vec::new(),
-            spent: Vec::new(),
         }
     }
 
@@ -204,7 +215,7 @@ impl Nic {
 
     fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
         let until = now + START_MAX;
-        let end = End { below, qp, listener, until, stands: false, stirred: false };
+        let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
         let number = self.ends.insert(end)?;
         if let Some(qp) = qp {
             self.of_qp.insert(qp, number);
@@ -246,7 +257,7 @@ impl Nic {
         while self.waiting.len() >= WAITING_MAX {
             let Some(oldest) = self.waiting.pop_front() else { return };
             if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
-                self.spent.push(oldest);
+                self.fail(oldest, ConnectError::Timeout);
             }
         }
     }
@@ -283,19 +294,26 @@ impl Nic {
                 end.stands = true;
                 self.news.push_back(News::Connected { end: number, private_data });
             }
-            stream::News::Rejected { private_data } => self.fail(number, ConnectError::Rejected(private_data)),
+            stream::News::Rejected { private_data } => {
+                self.fail(number, ConnectError::Rejected(private_data))
+            }
             stream::News::Failed(fault) => self.fail(number, ConnectError::Fault(fault)),
         }
     }
 
-    /// A connection did not come to be.
+    /// A connection did not come to be: the host is told once, and what is below it ends, after its last word if it has one.
     pub fn fail(&mut self, number: u32, error: ConnectError) {
         let Some(end) = self.ends.get_mut(number) else { return };
-        // What nobody was told of needs no news.
-        if !end.stands && end.listener.is_none() {
-            self.news.push_back(News::Failed { end: number, error });
+        if !core::mem::replace(&mut end.failed, true) {
+            self.news.push_back(match end.listener {
+                None => News::Failed { end: number, error },
+                Some(_) => News::Withdrawn { end: number },
+            });
         }
-        self.spent.push(number);
+        if let Below::Stream(stream) = &mut end.below {
+            stream.give_up();
+        }
+        self.stir(number);
     }
 
     /// The byte stream of an end has ended: in order, or not.
@@ -305,15 +323,10 @@ impl Nic {
         if let Below::Stream(stream) = &mut end.below {
             stream.gone(&mut self.core, in_order);
         }
-        let is_asker = end.listener.is_none();
-        if !matches!(end.below, Below::Nothing) {
-            end.below = Below::Nothing;
+        if !matches!(core::mem::replace(&mut end.below, Below::Nothing), Below::Nothing) {
             match stood {
                 true => self.news.push_back(News::Gone { end: number }),
-                false if is_asker => {
-                    self.news.push_back(News::Failed { end: number, error: ConnectError::Lost });
-                }
-                false => {}
+                false => self.fail(number, ConnectError::Lost),
             }
         }
     }
@@ -345,11 +358,6 @@ impl Nic {
             return Some(end);
         }
         None
-    }
-
-    /// The next end that has to be given up by its driver: it has failed, or its time is over.
-    pub fn next_spent(&mut self) -> Option<u32> {
-        self.spent.pop()
     }
 
     /// An end is to be served.
@@ -389,9 +397,8 @@ impl Nic {
         now: Instant,
     ) -> Result<u32, OpenError> {
         let initiator = Initiator::new(config, ird, ord, private_data).map_err(OpenError::PrivateData)?;
-        let flow = endpoint
-            .connect(peer, service, initiator.request(), now)
-            .map_err(|_| OpenError::TooMany)?;
+        let flow =
+            endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
         let below = Below::Flow { flow, phase: FlowPhase::Initiating(initiator) };
         let Some(end) = self.add(below, Some(qp), None, now) else {
             // It has not been asked for yet.
@@ -430,7 +437,13 @@ impl Nic {
         }
     }
 
-    fn on_flow_event(&mut self, endpoint: &mut Endpoint, event: efe::Event, config: &mpa::Config, now: Instant) {
+    fn on_flow_event(
+        &mut self,
+        endpoint: &mut Endpoint,
+        event: efe::Event,
+        config: &mpa::Config,
+        now: Instant,
+    ) {
         match event {
             efe::Event::Asked { flow, service, greeting, .. } => {
                 let mut responder = Responder::new(config);
@@ -461,7 +474,9 @@ impl Nic {
             }
             efe::Event::Rejected { flow, greeting, .. } => {
                 let Some(number) = self.of_flow.remove(&flow) else { return };
-                let Some(End { below: below @ Below::Flow { .. }, .. }) = self.ends.get_mut(number) else { return };
+                let Some(End { below: below @ Below::Flow { .. }, .. }) = self.ends.get_mut(number) else {
+                    return;
+                };
                 let was = core::mem::replace(below, Below::Nothing);
                 let error = match was {
                     Below::Flow { phase: FlowPhase::Initiating(mut initiator), .. } => {
@@ -648,17 +663,14 @@ impl Nic {
         let end = self.ends.get_mut(number).filter(|end| end.qp.is_none()).ok_or(OpenError::Gone)?;
         match &mut end.below {
             Below::Stream(stream) => {
-                stream
-                    .accept(&mut self.core, qp, depths, private_data)
-                    .map_err(OpenError::PrivateData)?;
+                stream.accept(&mut self.core, qp, depths, private_data).map_err(OpenError::PrivateData)?;
             }
             Below::Flow { flow, phase } => {
                 let (Some(endpoint), FlowPhase::Responding(responder)) = (endpoint, &*phase) else {
                     return Err(OpenError::Gone);
                 };
-                let (reply, agreed) = responder
-                    .accept(private_data, depths.0, depths.1)
-                    .map_err(OpenError::PrivateData)?;
+                let (reply, agreed) =
+                    responder.accept(private_data, depths.0, depths.1).map_err(OpenError::PrivateData)?;
                 endpoint.accept(*flow, &reply, now).map_err(|_| OpenError::Gone)?;
                 let mpa::Agreed { ird, ord, extensions, .. } = agreed;
                 let traits = StreamTraits { ird, ord, extensions, may_send: true };

@@ -334,6 +334,13 @@ impl Stream {
         self.ends = StreamWish::Abort;
     }
 
+    /// The start frames were not exchanged in time: it ends. One that has said its last word ends in order all the same.
+    pub fn give_up(&mut self) {
+        if self.is_starting() {
+            self.fail();
+        }
+    }
+
     // ---- up
 
     /// Takes bytes of the byte stream, each once.

@@ -1,0 +1,658 @@
+//! What the turn of an RDMA NIC guards: the NIC and its links.
+//!
+//! Goal      few system calls: a read and a write a burst. With one or two connections they are tried directly, with more an
+//!           epoll says which have something.
+//! Files     sockets are watched by their level on an epoll of the NIC's own, which the turn's epoll watches: a sleeping
+//!           driver and a looking one take nothing from each other.
+//! Budget    a connection moves so many bytes a drive, then the next has its turn; what is left is known to be left.
+
+use super::link::{Address, EfeLink, Lower};
+use crate::link::tcp::{TcpDoor, TcpLink};
+use crate::turn::{Machine, watch};
+use kiban_ground::Instant;
+use kiban_stack::iwarp::mpa;
+use kiban_stack::iwarp::nic::{ConnectError, News, Nic, OpenError, Request};
+use kiban_stack::iwarp::rnic::{Config, Event, Places, StreamWish};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Room for what is read at once.
+const ROOM_BYTES: usize = 256 << 10;
+/// So much is read behind a long payload that lands: its trailer and the next header, not the next payload.
+const AHEAD_BYTES: usize = 64;
+/// Bytes that a connection reads or writes before the next has its turn.
+const BUDGET_BYTES: usize = 4 << 20;
+/// Up to so many connections are tried without asking which have something.
+const DIRECT_MAX: usize = 2;
+/// How often a driver that tries directly asks all the same.
+const ASK_EVERY: u32 = 32;
+/// How long a peer may take to end its half of a stream that has ended in order.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What a file is whose event came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum File {
+    Link(u32),
+    Door(u32),
+    Efe,
+}
+
+impl File {
+    fn data(self) -> EventData {
+        EventData::new_u64(match self {
+            File::Efe => 1 << 32,
+            File::Door(door) => 2 << 32 | u64::from(door),
+            File::Link(end) => 3 << 32 | u64::from(end),
+        })
+    }
+
+    fn of(data: u64) -> Option<File> {
+        match data >> 32 {
+            1 => Some(File::Efe),
+            2 => Some(File::Door(data as u32)),
+            3 => Some(File::Link(data as u32)),
+            _ => None,
+        }
+    }
+}
+
+/// An end's socket.
+struct Line {
+    link: TcpLink,
+    connected: bool,
+    /// The socket takes nothing now: its event says when.
+    blocked: bool,
+    /// Our half has ended.
+    finished: bool,
+    /// What its events are.
+    interest: EventFlags,
+}
+
+struct Door {
+    door: TcpDoor,
+    config: mpa::Config,
+}
+
+/// How an end's life went, for whoever holds it.
+#[derive(Default)]
+pub(super) struct Story {
+    pub(super) connected: Option<Vec<u8>>,
+    pub(super) failed: Option<ConnectError>,
+    pub(super) gone: bool,
+    pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// The NIC and its links.
+pub(crate) struct Core {
+    pub(super) nic: Nic,
+    lower: Lower,
+    efe: Option<EfeLink>,
+    epoll: OwnedFd,
+    lines: HashMap<u32, Line>,
+    /// The ends that are tried directly.
+    direct: Vec<u32>,
+    asked: u32,
+    doors: BTreeMap<u32, Door>,
+    doors_made: u32,
+    room: Box<[u8]>,
+    places: Places,
+    /// What has been told of each end that somebody holds.
+    pub(super) stories: HashMap<u32, Story>,
+    /// Requests that nobody has taken.
+    requests: VecDeque<Request>,
+    pub(super) events: VecDeque<Event>,
+    /// Completion queues that told, and nobody has heard.
+    pub(super) told: VecDeque<u32>,
+    /// Replies whose arrival is awaited before their ends may speak; lines whose farewell is over.
+    alarms: BinaryHeap<Reverse<(Instant, u32)>>,
+    completions_seen: u64,
+    news: bool,
+    more: bool,
+    /// A driver is about to sleep, or sleeps: what a socket is watched for must be true now.
+    armed: bool,
+    /// Ends that nobody will ask for, as long as they have a line.
+    orphans: Vec<u32>,
+}
+
+impl Core {
+    pub(super) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<Core> {
+        let mut seed = [0; 8];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        let seed = u64::from_ne_bytes(seed);
+        let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(outer, inner.as_fd(), false)?;
+        let efe = EfeLink::open(&lower, seed)?;
+        let mut core = Core {
+            nic: Nic::new(config, seed),
+            lower,
+            efe,
+            epoll: inner,
+            lines: HashMap::new(),
+            direct: Vec::new(),
+            asked: 0,
+            doors: BTreeMap::new(),
+            doors_made: 0,
+            room: vec![0; ROOM_BYTES].into(),
+            places: Places::new(),
+            stories: HashMap::new(),
+            requests: VecDeque::new(),
+            events: VecDeque::new(),
+            told: VecDeque::new(),
+            alarms: BinaryHeap::new(),
+            completions_seen: 0,
+            news: false,
+            more: false,
+            armed: false,
+            orphans: Vec::new(),
+        };
+        if let Some(efe) = &core.efe {
+            core.watch(efe.as_fd(), File::Efe, EventFlags::IN)?;
+        }
+        core.more = false;
+        Ok(core)
+    }
+
+    fn watch(&self, file: BorrowedFd<'_>, what: File, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, file, what.data(), flags)?)
+    }
+
+    // ---- connections
+
+    /// Begins to connect: the end.
+    pub(super) fn connect(
+        &mut self,
+        to: Address,
+        config: &mpa::Config,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> io::Result<Result<u32, OpenError>> {
+        if let Some(efe) = &mut self.efe {
+            let place = efe.place(to)?;
+            let opened =
+                self.nic.connect_flow(&mut efe.endpoint, place, config, qp, depths, private_data, now);
+            if let Ok(end) = opened {
+                self.stories.insert(end, Story::default());
+            }
+            return Ok(opened);
+        }
+        let link = TcpLink::connect(tcp_address(to)?, self.lower.from())?;
+        let end = match self.nic.open(config, qp, depths, private_data, now) {
+            Ok(end) => end,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.stories.insert(end, Story::default());
+        self.add_line(end, link, false)?;
+        Ok(Ok(end))
+    }
+
+    fn add_line(&mut self, end: u32, link: TcpLink, connected: bool) -> io::Result<()> {
+        let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
+        self.watch(link.as_fd(), File::Link(end), interest)?;
+        self.lines.insert(end, Line { link, connected, blocked: !connected, finished: false, interest });
+        self.choose_direct();
+        Ok(())
+    }
+
+    /// Few connections are tried directly.
+    fn choose_direct(&mut self) {
+        self.direct.clear();
+        if self.lines.len() <= DIRECT_MAX {
+            self.direct.extend(self.lines.keys());
+        }
+    }
+
+    /// Listens: the listener's number, and its address.
+    pub(super) fn listen(
+        &mut self,
+        at: Address,
+        config: mpa::Config,
+        backlog: u32,
+    ) -> io::Result<(u32, Address)> {
+        if let Some(efe) = &mut self.efe {
+            return efe.listen(at);
+        }
+        let door = TcpDoor::open(tcp_address(at)?, backlog)?;
+        let address = door.address()?;
+        self.doors_made += 1;
+        let number = self.doors_made;
+        self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
+        self.doors.insert(number, Door { door, config });
+        Ok((number, address.into()))
+    }
+
+    pub(super) fn unlisten(&mut self, listener: u32) {
+        match &mut self.efe {
+            Some(efe) => efe.endpoint.unlisten(listener as u16),
+            None => drop(self.doors.remove(&listener)),
+        }
+        self.requests.retain(|request| request.listener != listener);
+    }
+
+    /// The next request at a listener.
+    pub(super) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
+        let at = self.requests.iter().position(|request| request.listener == listener)?;
+        let request = self.requests.remove(at)?;
+        self.stories.entry(request.end).or_default();
+        let from = self.lines.get(&request.end).and_then(|line| line.link.addresses().ok());
+        Some((request, from.map(|(_, peer)| peer)))
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        end: u32,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<(), OpenError> {
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
+        self.alarms.push(Reverse((now + kiban_stack::iwarp::nic::HOLD, end)));
+        Ok(())
+    }
+
+    pub(super) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.reject(endpoint, end, private_data, now)
+    }
+
+    /// Nobody holds an end any more.
+    pub(super) fn forget(&mut self, end: u32, now: Instant) {
+        self.stories.remove(&end);
+        if self.nic.stands(end) && self.lines.get(&end).is_some_and(|line| line.finished) {
+            // It has said its farewell: the rest is the system's.
+            self.lines.remove(&end);
+        } else if let Some(line) = self.lines.remove(&end) {
+            line.link.abort();
+        }
+        self.choose_direct();
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.forget(endpoint, end, now);
+    }
+
+    /// The addresses of an end's stream, ours first.
+    pub(super) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+        self.lines.get(&end)?.link.addresses().ok()
+    }
+
+    /// Every connection is cut.
+    pub(super) fn abort_all(&mut self, now: Instant) {
+        let ends: Vec<u32> = self.stories.keys().copied().collect();
+        for end in ends {
+            if let Some(qp) = self.nic.qp_of(end) {
+                // It is there.
+                let _ = self.nic.core.abort(qp);
+            }
+        }
+        self.doors.clear();
+        self.serve(now);
+    }
+
+    /// Lines that there are.
+    pub(super) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    // ---- moving bytes
+
+    fn ask(&mut self, now: Instant) {
+        let mut events = [const { mem::MaybeUninit::<epoll::Event>::uninit() }; 256];
+        let none = crate::wait::timespec(Duration::ZERO);
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&none)) else { return };
+        self.more |= events.len() == 256;
+        for &mut epoll::Event { flags, data } in events {
+            match File::of(data.u64()) {
+                Some(File::Link(end)) => {
+                    let bits = { flags };
+                    if bits.intersects(EventFlags::OUT) {
+                        self.on_writable(end, now);
+                    }
+                    if bits.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                        self.read(end, now);
+                    }
+                }
+                Some(File::Door(door)) => self.open_door(door, now),
+                Some(File::Efe) | None => {}
+            }
+        }
+    }
+
+    fn open_door(&mut self, number: u32, now: Instant) {
+        for _ in 0..64 {
+            let Some(Door { door, config }) = self.doors.get(&number) else { return };
+            let Some((link, _)) = door.accept() else { return };
+            let config = config.clone();
+            // Too many: it is closed.
+            let Some(end) = self.nic.incoming(&config, number, now) else { continue };
+            if self.add_line(end, link, true).is_err() {
+                self.nic.forget(None, end, now);
+            }
+        }
+        self.more = true;
+    }
+
+    fn on_writable(&mut self, end: u32, now: Instant) {
+        let Some(line) = self.lines.get_mut(&end) else { return };
+        if !line.connected {
+            match line.link.is_connected() {
+                Ok(false) => return,
+                Ok(true) => {
+                    line.connected = true;
+                    if let Some(story) = self.stories.get_mut(&end) {
+                        story.addresses = line.link.addresses().ok();
+                    }
+                }
+                Err(_) => {
+                    self.nic.fail(end, ConnectError::Unreachable);
+                    return;
+                }
+            }
+        }
+        let Some(line) = self.lines.get_mut(&end) else { return };
+        line.blocked = false;
+        self.nic.stir(end);
+        self.write(end, now);
+    }
+
+    /// Reads what is there for an end.
+    fn read(&mut self, end: u32, now: Instant) {
+        let mut budget = BUDGET_BYTES;
+        loop {
+            let Core { nic, lines, room, places, .. } = self;
+            let Some(line) = lines.get_mut(&end).filter(|line| line.connected) else { return };
+            let Some((stream, core)) = nic.stream(end) else { return };
+            if !stream.wants_bytes() {
+                return self.set_interest(end);
+            }
+            let landing = stream.landing(core, places);
+            let most = if landing > 0 { AHEAD_BYTES } else { ROOM_BYTES };
+            let read = match line.link.receive(places, &mut room[..most]) {
+                Ok(None) => return,
+                Ok(Some(0)) => return self.gone(end, true, now),
+                Ok(Some(read)) => read,
+                Err(_) => return self.gone(end, false, now),
+            };
+            let landed = read.min(landing);
+            if landed > 0 {
+                stream.landed(core, landed);
+            }
+            if read > landed {
+                let room = mem::take(&mut self.room);
+                self.nic.receive(end, &room[..read - landed], now);
+                self.room = room;
+            }
+            budget = budget.saturating_sub(read);
+            // Less than there was room for: that was all.
+            if read < landing + most {
+                return;
+            }
+            if budget == 0 {
+                self.more = true;
+                return;
+            }
+        }
+    }
+
+    /// The peer's half of a stream has ended.
+    fn gone(&mut self, end: u32, in_order: bool, now: Instant) {
+        // What the end of the stream finishes may still want to be said, but nobody reads it.
+        self.nic.stream_gone(end, in_order);
+        if let Some(at) = self.orphans.iter().position(|&orphan| orphan == end) {
+            self.orphans.swap_remove(at);
+            self.nic.forget(None, end, now);
+        }
+        if let Some(line) = self.lines.remove(&end)
+            && !in_order
+        {
+            line.link.abort();
+        }
+        self.choose_direct();
+        self.news = true;
+    }
+
+    /// Writes what an end has to send.
+    fn write(&mut self, end: u32, now: Instant) {
+        let mut budget = BUDGET_BYTES;
+        loop {
+            let Core { nic, lines, .. } = self;
+            let Some(line) = lines.get_mut(&end) else { return };
+            if line.blocked {
+                return;
+            }
+            let Some((stream, core)) = nic.stream(end) else { return };
+            if !stream.fill(core) {
+                break;
+            }
+            let whole = stream.unsent_bytes();
+            match line.link.send(stream.chunks()) {
+                Ok(sent) => {
+                    stream.advance(core, sent);
+                    if sent < whole {
+                        line.blocked = true;
+                        return self.set_interest(end);
+                    }
+                    budget = budget.saturating_sub(sent);
+                    if budget == 0 {
+                        self.more = true;
+                        self.nic.stir(end);
+                        return;
+                    }
+                }
+                Err(_) => return self.gone(end, false, now),
+            }
+        }
+        self.set_interest(end);
+        match self.nic.wish(end) {
+            StreamWish::Open => {}
+            StreamWish::Finish => {
+                if let Some(line) = self.lines.get_mut(&end)
+                    && !mem::replace(&mut line.finished, true)
+                {
+                    line.link.finish();
+                    self.alarms.push(Reverse((now + FAREWELL, end)));
+                }
+            }
+            StreamWish::Abort => self.gone(end, false, now),
+        }
+    }
+
+    /// What an end's socket is watched for. Where it is tried directly that can wait until a driver sleeps.
+    fn set_interest(&mut self, end: u32) {
+        if !self.direct.is_empty() && !self.armed {
+            return;
+        }
+        let Core { nic, lines, epoll, .. } = self;
+        let (Some(line), Some((stream, _))) = (lines.get_mut(&end), nic.stream(end)) else { return };
+        let mut wanted = EventFlags::empty();
+        wanted.set(EventFlags::IN, line.connected && stream.wants_bytes());
+        wanted.set(EventFlags::OUT, line.blocked);
+        if wanted != line.interest {
+            line.interest = wanted;
+            // It fails when the socket has gone, which its next read tells.
+            let _ = epoll::modify(&*epoll, line.link.as_fd(), File::Link(end).data(), wanted);
+        }
+    }
+
+    /// Serves ends in the order of the work acceptor's line.
+    fn serve(&mut self, now: Instant) {
+        if let Some(efe) = &mut self.efe {
+            efe.pump(&mut self.nic, now);
+        } else {
+            while let Some(end) = self.nic.next_resumed() {
+                self.set_interest(end);
+                self.nic.stir(end);
+            }
+            // Those whose budget is spent stand in line again: they wait for the next drive.
+            let more = mem::take(&mut self.more);
+            while let Some(end) = self.nic.next_to_serve() {
+                self.write(end, now);
+                if mem::take(&mut self.more) {
+                    self.more = true;
+                    break;
+                }
+            }
+            self.more |= more;
+        }
+        self.hear(now);
+    }
+
+    /// What has happened is put where it is looked for.
+    fn hear(&mut self, now: Instant) {
+        while let Some(news) = self.nic.news() {
+            self.news = true;
+            match news {
+                News::Asked(request) => self.requests.push_back(request),
+                News::Connected { end, private_data } => {
+                    if let Some(story) = self.stories.get_mut(&end) {
+                        story.connected = Some(private_data);
+                    }
+                }
+                News::Failed { end, error } => {
+                    if let Some(story) = self.stories.get_mut(&end) {
+                        story.failed = Some(error);
+                    }
+                }
+                News::Withdrawn { end } => {
+                    self.requests.retain(|request| request.end != end);
+                    match self.stories.get_mut(&end) {
+                        Some(story) => story.gone = true,
+                        None if self.lines.contains_key(&end) => self.orphans.push(end),
+                        None => self.nic.forget(None, end, now),
+                    }
+                }
+                News::Gone { end } => {
+                    if let Some(story) = self.stories.get_mut(&end) {
+                        story.gone = true;
+                    }
+                }
+            }
+        }
+        while let Some(event) = self.nic.core.event() {
+            self.news = true;
+            self.events.push_back(event);
+        }
+        while let Some(cq) = self.nic.core.cq_event() {
+            self.news = true;
+            self.told.push_back(cq);
+        }
+        let completions = self.nic.core.counters().completions;
+        self.news |= mem::replace(&mut self.completions_seen, completions) != completions;
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.nic.advance(now);
+        while let Some(&Reverse((at, end))) = self.alarms.peek()
+            && at <= now
+        {
+            self.alarms.pop();
+            let Some(line) = self.lines.get(&end) else { continue };
+            if line.finished {
+                self.gone(end, true, now);
+            } else if line.link.is_acknowledged() {
+                if let Some(qp) = self.nic.qp_of(end) {
+                    self.nic.core.may_send(qp);
+                }
+            } else {
+                self.alarms.push(Reverse((now + kiban_stack::iwarp::nic::HOLD, end)));
+            }
+        }
+    }
+}
+
+impl Machine for Core {
+    fn drive(&mut self, now: Instant) {
+        self.more = false;
+        if self.deadline() <= now {
+            self.advance(now);
+        }
+        if let Some(efe) = &mut self.efe {
+            self.more |= efe.take(now);
+        }
+        self.asked = self.asked.wrapping_add(1);
+        if self.direct.is_empty() || self.asked.is_multiple_of(ASK_EVERY) {
+            self.ask(now);
+        } else {
+            for index in 0..self.direct.len() {
+                let Some(&end) = self.direct.get(index) else { break };
+                if let Some(line) = self.lines.get_mut(&end)
+                    && line.connected
+                    && mem::take(&mut line.blocked)
+                {
+                    self.nic.stir(end);
+                }
+                self.read(end, now);
+            }
+        }
+        self.serve(now);
+    }
+
+    fn settle(&mut self, now: Instant) {
+        if let Some(efe) = &mut self.efe {
+            efe.settle(now);
+        }
+        self.flush(now);
+    }
+
+    fn flush(&mut self, now: Instant) {
+        self.serve(now);
+    }
+
+    fn take_news(&mut self) -> bool {
+        mem::take(&mut self.news)
+    }
+
+    fn deadline(&self) -> Instant {
+        let own = self.alarms.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
+        let efe = self.efe.as_ref().map_or(Instant::NEVER, EfeLink::deadline);
+        own.min(self.nic.deadline()).min(efe)
+    }
+
+    fn has_more(&self) -> bool {
+        self.more
+    }
+
+    fn arm(&mut self) {
+        self.armed = true;
+        for index in 0..self.direct.len() {
+            self.set_interest(self.direct[index]);
+        }
+    }
+
+    fn disarm(&mut self) -> Option<u64> {
+        self.armed = false;
+        None
+    }
+
+    fn after_sleep(&mut self) {
+        self.asked = ASK_EVERY - 1;
+    }
+}
+
+/// TCP is reached by IP.
+fn tcp_address(address: Address) -> io::Result<SocketAddr> {
+    match address {
+        Address::Ip(address) => Ok(address),
+        Address::Ethernet { .. } => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "TCP is reached by IP:PORT, not by an Ethernet address",
+        )),
+    }
+}
+
+impl Lower {
+    /// The address that connections come from, if it was chosen.
+    fn from(&self) -> Option<IpAddr> {
+        match self {
+            Lower::Tcp { from } => *from,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Lower layers of an RDMA NIC in real time: what they are called, and EFE's link.
+//!
+//! ```text
+//! tcp[:ADDRESS]         MPA on the operating system's TCP; connections come from that address
+//! efe:ADDRESS           EFE over UDP, at that address of this host's
+//! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
+//! ```
+
+use crate::link::packet::PacketLink;
+use crate::link::udp::UdpLink;
+use kiban_ground::Instant;
+use kiban_stack::efe::{self, Endpoint, Peer, ethernet};
+use kiban_stack::iwarp::{mpa, nic::Nic};
+use kiban_wire::ethernet::Mac;
+use kiban_wire::numbers::ether_type;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::str::FromStr;
+
+/// The UDP port of EFE endpoints: our own choice, the EtherType of experiments.
+pub const EFE_UDP_PORT: u16 = 0x88b5;
+/// Frames taken in one drive.
+const TURN_FRAMES: usize = 256;
+
+/// What a NIC's connections run over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lower {
+    /// iWARP: MPA on the operating system's TCP.
+    Tcp {
+        /// The address that connections come from; the system chooses by default.
+        from: Option<IpAddr>,
+    },
+    /// EFE over UDP.
+    EfeUdp {
+        /// An address of this host's; port 0 stands for [`EFE_UDP_PORT`].
+        at: SocketAddr,
+    },
+    /// EFE in Ethernet frames.
+    EfeRaw {
+        /// The interface's name.
+        interface: String,
+    },
+}
+
+impl fmt::Display for Lower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lower::Tcp { from: None } => f.write_str("tcp"),
+            Lower::Tcp { from: Some(from) } => write!(f, "tcp:{from}"),
+            Lower::EfeUdp { at } => write!(f, "efe:{at}"),
+            Lower::EfeRaw { interface } => write!(f, "efe-raw:{interface}"),
+        }
+    }
+}
+
+impl FromStr for Lower {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Lower, String> {
+        let (kind, rest) = word.split_once(':').map_or((word, None), |(kind, rest)| (kind, Some(rest)));
+        let ip = |rest: &str| {
+            rest.trim_matches(['[', ']']).parse().map_err(|_| format!("`{rest}` is not an IP address"))
+        };
+        match (kind, rest) {
+            ("tcp", None) => Ok(Lower::Tcp { from: None }),
+            ("tcp", Some(rest)) => Ok(Lower::Tcp { from: Some(ip(rest)?) }),
+            ("efe", Some(rest)) => {
+                let at = rest.parse().or_else(|_| ip(rest).map(|ip| SocketAddr::new(ip, 0)))?;
+                Ok(Lower::EfeUdp { at })
+            }
+            ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
+            _ => Err(format!(
+                "`{word}` is no lower layer: say tcp, tcp:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE"
+            )),
+        }
+    }
+}
+
+/// Where a NIC is reached: a host, and a service (a port) there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    /// By IP. Over EFE the port is the service, and the UDP port is the sender's own.
+    Ip(SocketAddr),
+    /// By Ethernet.
+    Ethernet {
+        /// The interface.
+        mac: Mac,
+        /// The service.
+        service: u16,
+    },
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address::Ip(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address) => address.fmt(f),
+            Address::Ethernet { mac, service } => write!(f, "{mac}/{service}"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Address, String> {
+        if let Ok(address) = word.parse() {
+            return Ok(Address::Ip(address));
+        }
+        let parts = word.split_once('/').and_then(|(mac, service)| {
+            Some(Address::Ethernet { mac: mac.parse().ok()?, service: service.parse().ok()? })
+        });
+        parts.ok_or_else(|| format!("`{word}` is no address: say IP:PORT or MAC/SERVICE"))
+    }
+}
+
+enum Socket {
+    Udp(UdpLink),
+    Raw(PacketLink),
+}
+
+/// An EFE endpoint and its socket.
+pub(super) struct EfeLink {
+    pub(super) endpoint: Endpoint,
+    socket: Socket,
+    /// IPv6 peers, by number.
+    peers: Vec<Ipv6Addr>,
+    room: Box<[u8]>,
+    config: mpa::Config,
+}
+
+/// Marks the number of an IPv6 peer.
+const IPV6: u64 = 1 << 63;
+/// IPv6 peers at most that one endpoint knows.
+const PEERS_MAX: usize = 1 << 16;
+
+impl EfeLink {
+    /// The link that a lower layer needs, if it needs one.
+    pub(super) fn open(lower: &Lower, seed: u64) -> io::Result<Option<EfeLink>> {
+        let (socket, config) = match lower {
+            Lower::Tcp { .. } => return Ok(None),
+            Lower::EfeUdp { at } => {
+                let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
+                (Socket::Udp(UdpLink::bind(SocketAddr::new(at.ip(), port))?), efe::Config::udp())
+            }
+            Lower::EfeRaw { interface } => {
+                let socket = PacketLink::open(interface, ether_type::EXPERIMENTAL)?;
+                // Operating systems answer when they let the endpoint run: its times are UDP's.
+                let config = efe::Config {
+                    segment_bytes: efe::Config::default().segment_bytes,
+                    checked: false,
+                    ..efe::Config::udp()
+                };
+                (Socket::Raw(socket), config)
+            }
+        };
+        let endpoint = Endpoint::new(config, seed);
+        let room = vec![0; 64 + endpoint.frame_bytes_max().max(2048)].into();
+        // Who knows extensions says so: there are only kiban's ends.
+        let config = mpa::Config { extensions: true, ..mpa::Config::default() };
+        Ok(Some(EfeLink { endpoint, socket, peers: Vec::new(), room, config }))
+    }
+
+    /// The endpoint's number of an address, and the service there.
+    pub(super) fn place(&mut self, to: Address) -> io::Result<(Peer, u16)> {
+        match (to, &self.socket) {
+            (Address::Ip(to), Socket::Udp(udp)) => {
+                let port = udp.local().port();
+                Ok((self.peer_of(SocketAddr::new(to.ip(), port))?, to.port()))
+            }
+            (Address::Ethernet { mac, service }, Socket::Raw(_)) => Ok((mac.into(), service)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an address of another kind: EFE over UDP has IP:SERVICE, EFE in Ethernet frames has MAC/SERVICE",
+            )),
+        }
+    }
+
+    fn peer_of(&mut self, from: SocketAddr) -> io::Result<Peer> {
+        match from.ip() {
+            IpAddr::V4(ip) => Ok(Peer(u64::from(ip.to_bits()) << 16 | u64::from(from.port()))),
+            IpAddr::V6(ip) => {
+                let known = self.peers.iter().position(|known| *known == ip);
+                let index = match known {
+                    Some(index) => index,
+                    None if self.peers.len() < PEERS_MAX => {
+                        self.peers.push(ip);
+                        self.peers.len() - 1
+                    }
+                    None => return Err(io::ErrorKind::OutOfMemory.into()),
+                };
+                Ok(Peer(IPV6 | (index as u64) << 16 | u64::from(from.port())))
+            }
+        }
+    }
+
+    fn address_of(&self, Peer(peer): Peer) -> Option<SocketAddr> {
+        let port = peer as u16;
+        let ip = match peer & IPV6 {
+            0 => IpAddr::V4(Ipv4Addr::from_bits((peer >> 16) as u32)),
+            _ => IpAddr::V6(*self.peers.get((peer >> 16) as u32 as usize)?),
+        };
+        Some(SocketAddr::new(ip, port))
+    }
+
+    /// Requests for a service are taken from now on. The listener's number is the service; zero: one is chosen.
+    pub(super) fn listen(&mut self, at: Address) -> io::Result<(u32, Address)> {
+        let (service, own) = match (at, &self.socket) {
+            (Address::Ip(at), Socket::Udp(udp)) => (at.port(), Ok(udp.local().ip())),
+            (Address::Ethernet { service, .. }, Socket::Raw(raw)) => (service, Err(raw.mac())),
+            (Address::Ip(at), Socket::Raw(raw)) => (at.port(), Err(raw.mac())),
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let chosen = (49152..=u16::MAX).find(|&service| !self.endpoint.listens(service));
+        let service = if service == 0 { chosen.unwrap_or(0) } else { service };
+        if self.endpoint.listens(service) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        self.endpoint.listen(service);
+        Ok((
+            service.into(),
+            match own {
+                Ok(ip) => Address::Ip(SocketAddr::new(ip, service)),
+                Err(mac) => Address::Ethernet { mac, service },
+            },
+        ))
+    }
+
+    /// Takes frames: whether there may be more.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        for _ in 0..TURN_FRAMES {
+            match &self.socket {
+                Socket::Udp(udp) => {
+                    let Some((length, from)) = udp.receive(&mut self.room) else { return false };
+                    let room = std::mem::take(&mut self.room);
+                    if let Ok(peer) = self.peer_of(from) {
+                        self.endpoint.arrive(peer, &room[..length], now);
+                    }
+                    self.room = room;
+                }
+                Socket::Raw(raw) => {
+                    let Some(length) = raw.receive(&mut self.room) else { return false };
+                    ethernet::arrive(&mut self.endpoint, raw.mac(), &self.room[..length], now);
+                }
+            }
+        }
+        true
+    }
+
+    /// Moves what there is to move between the NIC and the network.
+    pub(super) fn pump(&mut self, nic: &mut Nic, now: Instant) {
+        nic.pump(&mut self.endpoint, &self.config, now);
+        self.send(now);
+    }
+
+    /// The host has had its chance: what is owed goes.
+    pub(super) fn settle(&mut self, now: Instant) {
+        self.endpoint.settle(now);
+    }
+
+    fn send(&mut self, now: Instant) {
+        loop {
+            match &self.socket {
+                Socket::Udp(_) => {
+                    let Some((peer, length)) = self.endpoint.fetch(&mut self.room, now) else { return };
+                    if let (Some(to), Socket::Udp(udp)) = (self.address_of(peer), &self.socket) {
+                        udp.send(&self.room[..length], to);
+                    }
+                }
+                Socket::Raw(raw) => {
+                    let Some(length) = ethernet::fetch(&mut self.endpoint, raw.mac(), &mut self.room, now)
+                    else {
+                        return;
+                    };
+                    raw.send(&self.room[..length]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.endpoint.deadline()
+    }
+}
+
+impl AsFd for EfeLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Udp(udp) => udp.as_fd(),
+            Socket::Raw(raw) => raw.as_fd(),
+        }
+    }
+}

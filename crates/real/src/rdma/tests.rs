@@ -1,0 +1,330 @@
+//! Stories in real time: every operation both ways over sockets, ends of all kinds, peers that vanish or never speak.
+
+use super::*;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Addresses of the loopback that no other test of this process uses.
+fn own_address() -> Ipv4Addr {
+    static NEXT: AtomicU8 = AtomicU8::new(2);
+    Ipv4Addr::new(127, 77, (std::process::id() % 250) as u8, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Tcp,
+    TcpCrc,
+    Efe,
+}
+
+const ALL: [Over; 3] = [Over::Tcp, Over::TcpCrc, Over::Efe];
+
+/// One side of a pair.
+struct Side {
+    context: Context,
+    pd: Pd,
+    cq: Cq,
+    qp: Qp,
+}
+
+impl Side {
+    fn new(context: Context) -> Side {
+        let pd = context.alloc_pd().expect("room");
+        let cq = context.create_cq(512).expect("room");
+        let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
+        Side { context, pd, cq, qp }
+    }
+
+    /// The next completion, a success.
+    fn done(&self) -> Completion {
+        let done = self.cq.wait(LONG).expect("a completion");
+        assert_eq!(done.status, Status::Success, "{done:?}");
+        done
+    }
+
+    fn pattern(&self, bytes: usize, access: Access) -> Mr {
+        let mr = self.pd.reg_mr(bytes, access).expect("room");
+        mr.write(0, &(0..bytes).map(|at| (at * 13 + at / 255) as u8).collect::<Vec<u8>>());
+        mr
+    }
+}
+
+fn remote(mr: &Mr) -> Remote {
+    Remote { rkey: mr.rkey(), address: mr.address() }
+}
+
+fn contexts(over: Over) -> (Context, Context, Address) {
+    match over {
+        Over::Tcp | Over::TcpCrc => {
+            let open = || Context::open(&Lower::Tcp { from: None }).expect("sockets");
+            (open(), open(), Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)))
+        }
+        Over::Efe => {
+            let (one, two) = (own_address(), own_address());
+            let open = |at: Ipv4Addr| {
+                Context::open(&Lower::EfeUdp { at: SocketAddr::new(at.into(), 0) }).expect("a socket")
+            };
+            (open(one), open(two), Address::Ip(SocketAddr::new(two.into(), 0)))
+        }
+    }
+}
+
+fn options(over: Over) -> Connect {
+    let crc = if over == Over::TcpCrc { CrcUse::Wanted } else { CrcUse::Off };
+    Connect { crc, extensions: true, private_data: b"greetings".to_vec(), ..Connect::default() }
+}
+
+/// Two sides, connected.
+fn pair(over: Over) -> (Side, Side, Connection, Connection) {
+    let (one, two, at) = contexts(over);
+    let (one, two) = (Side::new(one), Side::new(two));
+    let options = options(over);
+    let listener = two.context.listen(at, &options).expect("an address");
+    let (connected, accepted) = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            let request = listener.request(LONG).expect("a request");
+            assert_eq!(request.private_data(), b"greetings");
+            request.accept(&two.qp, &options).expect("it waits")
+        });
+        let connected = one.qp.connect(listener.address(), &options, LONG).expect("connected");
+        assert_eq!(connected.private_data(), b"greetings");
+        (connected, accepting.join().expect("accepted"))
+    });
+    (one, two, connected, accepted)
+}
+
+#[test]
+fn every_operation_goes_both_ways_over_every_lower_layer() {
+    for over in ALL {
+        let (one, two, _connected, _accepted) = pair(over);
+        for (from, to) in [(&one, &two), (&two, &one)] {
+            for length in [1usize, 100, 5_000, 70_000, 1_000_000] {
+                let source = from.pattern(length, Access::ALL);
+                let target = to.pd.reg_mr(length, Access::ALL).expect("room");
+                to.qp.post_recv(7, &[]).expect("room");
+                from.qp
+                    .post_send(Wr::write_with_immediate(1, source.all(), remote(&target), 42))
+                    .expect("room");
+                assert_eq!(to.done().immediate, Some(42), "{over:?}");
+                assert!(
+                    target.to_vec(0, length) == source.to_vec(0, length),
+                    "{over:?}: a write of {length}"
+                );
+                assert_eq!(from.done().id, 1);
+                let back = from.pd.reg_mr(length, Access::LOCAL).expect("room");
+                from.qp.post_send(Wr::read(2, back.all(), remote(&target))).expect("room");
+                assert_eq!(
+                    (from.done().bytes as usize, back.to_vec(0, length)),
+                    (length, source.to_vec(0, length))
+                );
+                let landing = to.pd.reg_mr(length, Access::LOCAL).expect("room");
+                to.qp.post_recv(8, &[landing.all()]).expect("room");
+                from.qp.post_send(Wr::send(3, source.all()).solicited()).expect("room");
+                let received = to.done();
+                assert_eq!((received.id, received.bytes as usize), (8, length));
+                assert!(
+                    landing.to_vec(0, length) == source.to_vec(0, length),
+                    "{over:?}: a send of {length}"
+                );
+                assert_eq!(from.done().id, 3);
+            }
+            let word = to.pd.reg_mr(8, Access::ALL).expect("room");
+            let was = from.pd.reg_mr(16, Access::LOCAL).expect("room");
+            from.qp.post_send(Wr::fetch_add(1, was.slice(0, 8), remote(&word), 5)).expect("room");
+            from.qp.post_send(Wr::compare_swap(2, was.slice(8, 8), remote(&word), 5, 9)).expect("room");
+            (from.done(), from.done());
+            assert_eq!(was.to_vec(0, 16), [0u64.to_ne_bytes(), 5u64.to_ne_bytes()].concat());
+            assert_eq!(word.to_vec(0, 8), 9u64.to_ne_bytes());
+            // What was invalidated is no longer to be written to.
+            to.qp.post_recv(9, &[]).expect("room");
+            from.qp.post_send(Wr::send_with_invalidate(4, was.slice(0, 0), word.rkey())).expect("room");
+            assert_eq!(to.done().invalidated, Some(word.rkey()));
+            from.done();
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_computes_is_served_all_the_same() {
+    for over in ALL {
+        let (one, two, _connected, _accepted) = pair(over);
+        // Nobody calls into the second context any more: its helper answers.
+        let target = two.pattern(100_000, Access::ALL);
+        let back = one.pd.reg_mr(100_000, Access::LOCAL).expect("room");
+        for _ in 0..3 {
+            one.qp.post_send(Wr::read(1, back.all(), remote(&target))).expect("room");
+            one.done();
+        }
+        assert_eq!(back.to_vec(0, 100_000), target.to_vec(0, 100_000));
+    }
+}
+
+#[test]
+fn what_a_peer_may_not_touch_stays_and_both_sides_are_told() {
+    for over in ALL {
+        let (one, two, connection, _accepted) = pair(over);
+        let target = two.pd.reg_mr(100, Access::LOCAL).expect("room");
+        let source = one.pattern(100, Access::NONE);
+        two.qp.post_recv(5, &[]).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), remote(&target)).unsignalled()).expect("room");
+        let flushed = two.cq.wait(LONG).expect("flushed");
+        assert_eq!((flushed.id, flushed.status), (5, Status::Flushed), "{over:?}");
+        assert_eq!(target.to_vec(0, 100), [0; 100]);
+        connection.wait_disconnected(LONG).expect("over");
+        assert_eq!(two.context.counters().bad_access, 1);
+        assert_eq!(one.context.counters().terminates_in, 1, "{over:?}");
+        one.qp.post_send(Wr::write(2, source.all(), remote(&target))).expect("it ends as flushed");
+        assert_eq!(one.cq.wait(LONG).expect("told").status, Status::Flushed);
+    }
+}
+
+#[test]
+fn a_connection_ends_in_order_and_what_was_posted_goes_first() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let source = one.pattern(300_000, Access::NONE);
+        let target = two.pd.reg_mr(300_000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), remote(&target))).expect("room");
+        connected.disconnect();
+        assert_eq!(one.done().id, 1);
+        accepted.wait_disconnected(LONG).expect("over");
+        connected.wait_disconnected(LONG).expect("over");
+        assert!(target.to_vec(0, 300_000) == source.to_vec(0, 300_000), "{over:?}");
+        for side in [&one, &two] {
+            assert_eq!(side.qp.state(), QpState::Error);
+            side.qp.reset().expect("over");
+        }
+        // The same queue pairs connect again.
+        drop((connected, accepted));
+        assert_eq!(one.qp.state(), QpState::Idle);
+    }
+}
+
+#[test]
+fn a_refusal_and_an_empty_address_are_told_apart() {
+    for over in ALL {
+        let (one, two, at) = contexts(over);
+        let side = Side::new(one);
+        let options = options(over);
+        let listener = two.listen(at, &options).expect("an address");
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| listener.request(LONG).expect("a request").reject(b"no").expect("it waits"));
+            side.qp.connect(listener.address(), &options, LONG)
+        });
+        assert!(
+            matches!(&refused, Err(Error::Connect(ConnectError::Rejected(said))) if said == b"no"),
+            "{over:?}: {refused:?}"
+        );
+        let nobody = listener.address();
+        drop(listener);
+        let error = side.qp.connect(nobody, &options, LONG).expect_err("nobody listens");
+        assert!(
+            matches!(error, Error::Connect(ConnectError::Unreachable | ConnectError::Lost)),
+            "{over:?}: {error:?}"
+        );
+        assert_eq!(side.qp.state(), QpState::Idle);
+    }
+}
+
+#[test]
+fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
+    let context = Context::open(&Lower::Tcp { from: None }).expect("sockets");
+    let options = Connect::default();
+    let at = Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let listener = context.listen(at, &options).expect("an address");
+    let Address::Ip(address) = listener.address() else { panic!("an IP address") };
+    let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).expect("taken")).collect();
+    for (at, stream) in silent.iter_mut().enumerate().take(100) {
+        use std::io::Write;
+        // Half a request, nonsense, a key of another thing.
+        let said: &[u8] =
+            [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"][at % 3];
+        stream.write_all(said).expect("room");
+    }
+    // A peer that knows how still gets through.
+    let (one, two) =
+        (Side::new(Context::open(&Lower::Tcp { from: None }).expect("sockets")), Side::new(context.clone()));
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| listener.request(LONG).expect("a request").accept(&two.qp, &options));
+        one.qp.connect(listener.address(), &options, LONG).expect("connected");
+        accepting.join().expect("accepted").expect("it waits");
+    });
+    drop(silent);
+    let waited = listener.request(Duration::from_millis(300));
+    assert!(matches!(waited, Err(Error::Timeout)));
+    drop((one, two));
+    let (_, _, ends, lines) = context.in_use();
+    assert_eq!((ends, lines), (0, 0), "everything of theirs is gone");
+}
+
+#[test]
+fn a_thousand_idle_queue_pairs_stand_side_by_side() {
+    let (client, server, at) = contexts(Over::Tcp);
+    let options = Connect { backlog: 4096, ..Connect::default() };
+    let listener = server.listen(at, &options).expect("an address");
+    let (one, two) = (Side::new(client), Side::new(server));
+    let count = 200;
+    let (connected, accepted) = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| {
+            (0..count)
+                .map(|_| {
+                    let qp = two.pd.create_qp(&two.cq, &two.cq, QpOptions::default()).expect("room");
+                    listener.request(LONG).expect("a request").accept(&qp, &options).expect("it waits")
+                })
+                .collect::<Vec<_>>()
+        });
+        let connected: Vec<_> = (0..count)
+            .map(|_| {
+                let qp = one.pd.create_qp(&one.cq, &one.cq, QpOptions::default()).expect("room");
+                let connection = qp.connect(listener.address(), &options, LONG).expect("connected");
+                (qp, connection)
+            })
+            .collect();
+        (connected, accepting.join().expect("accepted"))
+    });
+    let target = two.pd.reg_mr(count * 8, Access::ALL).expect("room");
+    for (at, (qp, _)) in connected.iter().enumerate() {
+        let to = Remote { rkey: target.rkey(), address: target.address() + at as u64 * 8 };
+        qp.post_send(Wr::write_inline(at as u64, &(at as u64).to_ne_bytes(), to)).expect("room");
+    }
+    let probe = one.pd.reg_mr(8, Access::LOCAL).expect("room");
+    for _ in 0..count {
+        one.done();
+    }
+    for (at, (qp, _)) in connected.iter().enumerate() {
+        let to = Remote { rkey: target.rkey(), address: target.address() + at as u64 * 8 };
+        qp.post_send(Wr::read(0, probe.all(), to)).expect("room");
+        one.done();
+        assert_eq!(probe.to_vec(0, 8), (at as u64).to_ne_bytes());
+    }
+    drop((connected, accepted));
+}
+
+#[test]
+fn a_queue_that_was_armed_tells_once() {
+    let (one, two, _connected, _accepted) = pair(Over::Tcp);
+    two.qp.post_recv(1, &[]).expect("room");
+    two.qp.post_recv(2, &[]).expect("room");
+    two.cq.notify(Notify::Solicited);
+    one.qp.post_send(Wr::send_inline(1, b"")).expect("room");
+    assert!(matches!(two.context.cq_event(Duration::from_millis(50)), Err(Error::Timeout)));
+    one.qp.post_send(Wr::send_inline(2, b"").solicited()).expect("room");
+    assert_eq!(two.context.cq_event(LONG).expect("told"), two.cq.number());
+    assert!(matches!(two.context.cq_event(Duration::from_millis(50)), Err(Error::Timeout)));
+    assert_eq!(two.cq.poll_into(&mut Vec::new(), 10), 2);
+}
+
+#[test]
+fn memory_goes_at_once_when_it_is_dropped() {
+    let (one, two, _connected, _accepted) = pair(Over::Tcp);
+    let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
+    let to = remote(&target);
+    drop(target);
+    let source = one.pattern(1000, Access::NONE);
+    one.qp.post_send(Wr::write(1, source.all(), to)).expect("room");
+    two.qp.post_recv(3, &[]).expect("room");
+    assert_eq!(two.cq.wait(LONG).expect("flushed").status, Status::Flushed);
+    assert_eq!(two.context.counters().bad_stag, 1);
+}
