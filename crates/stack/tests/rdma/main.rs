@@ -2,3 +2,4 @@
 
 mod operations;
 mod pair;
+mod steps;
