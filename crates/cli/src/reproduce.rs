@@ -1,5 +1,6 @@
 //! `kiban reproduce`: what papers published, made again.
 
+mod rdma_nic;
 mod via_library;
 mod wide_area;
 
@@ -31,6 +32,7 @@ enum Paper {
     #[command(name = "wide-area-atm")]
     WideArea(wide_area::WideArea),
     ViaLibrary(via_library::ViaLibrary),
+    RdmaNic(rdma_nic::RdmaNic),
 }
 
 impl Reproduce {
@@ -39,6 +41,7 @@ impl Reproduce {
             Paper::AtmBoard(atm_board) => atm_board.run(),
             Paper::WideArea(wide_area) => wide_area.run(),
             Paper::ViaLibrary(via_library) => via_library.run(),
+            Paper::RdmaNic(rdma_nic) => rdma_nic.run(),
         }
     }
 }

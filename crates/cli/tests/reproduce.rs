@@ -71,6 +71,25 @@ fn maps_are_rows_cells_and_pictures() {
 }
 
 #[test]
+fn a_figure_of_the_rdma_nic_is_drawn() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rdma");
+    let _ = std::fs::remove_dir_all(&folder);
+    let svg = folder.to_str().expect("a plain name");
+    let output = kiban(&["reproduce", "rdma-nic", "--json", "--svg", svg]);
+    // The read request's latency is missed, and said to be.
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = made["rows"].as_array().expect("rows");
+    let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
+    assert_eq!((of("missed"), of("conflict"), of("fitted")), (1, 1, 2));
+    assert_eq!(made["table_2"].as_array().expect("steps").len(), 16);
+    let text = std::fs::read_to_string(folder.join("rdma-nic-figure-10.svg")).expect("it was drawn");
+    assert_eq!(text.matches("<polyline").count(), 6);
+    let output = kiban(&["reproduce", "rdma-nic", "--csv"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2 + 6 * 17);
+}
+
+#[test]
 fn polling_and_interrupts_are_measured_on_this_machine() {
     let output = kiban(&["reproduce", "via-library", "--measure", "--quick", "--json"]);
     assert!(output.status.success(), "{output:?}");

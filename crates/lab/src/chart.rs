@@ -1,6 +1,6 @@
 //! A line chart as SVG: no dependency, no script, the same bytes for the same figure.
 //!
-//! Shape     one polyline a curve, with its name in a legend; axes with round steps, or both logarithmic with a line for
+//! Shape     one polyline a curve, with its name in a legend; axes with round steps, or logarithmic (one or both) with a mark for
 //!           each decade. A point without data ends its line.
 //! Limits    a vertical axis that is not logarithmic begins at zero: differences of a percent are for the table beside it.
 
@@ -68,6 +68,13 @@ pub fn svg_log(figure: &Figure) -> String {
     let points = || figure.curves.iter().flat_map(|curve| &curve.points);
     let x = Axis::log(points().map(|(x, _)| *x), ACROSS);
     draw(figure, &x, &Axis::log(points().filter_map(|(_, y)| *y), UPWARDS))
+}
+
+/// Draws a figure whose places span decades: its horizontal axis is logarithmic.
+pub fn svg_log_x(figure: &Figure) -> String {
+    let points = || figure.curves.iter().flat_map(|curve| &curve.points);
+    let x = Axis::log(points().map(|(x, _)| *x), ACROSS);
+    draw(figure, &x, &Axis::linear(points().filter_map(|(_, y)| *y), UPWARDS))
 }
 
 fn draw(figure: &Figure, x: &Axis, y: &Axis) -> String {

@@ -14,8 +14,12 @@ mod pair;
 mod plug;
 mod processor;
 pub mod program;
+<<<<<<< HEAD
 mod star;
 mod switch;
+=======
+pub mod rnic_clocks;
+>>>>>>> reproduce
 mod tap;
 pub mod waiting;
 mod world;

@@ -2,4 +2,5 @@
 
 mod operations;
 mod pair;
+mod steps;
 mod streams;

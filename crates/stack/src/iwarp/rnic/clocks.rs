@@ -26,7 +26,8 @@ pub enum Step {
     Accept,
     /// SM work resolver: judges the operation.
     CheckOperation,
-    /// A steering tag's entry is read from its table; for each element sent, for each segment received.
+    /// A steering tag's entry is read from its table: for each element that is sent or that a read's answer goes to, for each
+    /// segment received.
     ReadStag,
     /// The entry is judged.
     CheckStag,
@@ -38,14 +39,14 @@ pub enum Step {
     DmaLength,
     /// Segment generator: decides a segment's length.
     SegmentLength,
-    /// Segment generator: writes a header.
-    Header,
-    /// Segment generator: waits for the data that the DMA controller reads.
+    /// Segment generator: writes so many bytes of header (and of a request's body, which no DMA transfer brings).
+    Header(u32),
+    /// Segment generator: waits for the data that the DMA controller reads; not where there are none.
     ReadDma,
     /// Segment generator: so many bytes of payload go out.
     WritePayload(u32),
-    /// Segment receiver: a header is read.
-    ReceiveHeader,
+    /// Segment receiver: so many bytes of header are read.
+    ReceiveHeader(u32),
     /// RM work resolver: judges a header.
     CheckHeader,
     /// Segment receiver: so many bytes of payload come in.
@@ -73,8 +74,13 @@ impl Ledger {
 
     #[inline]
     pub(super) fn step(&mut self, step: Step) {
+        self.steps(&[step]);
+    }
+
+    #[inline]
+    pub(super) fn steps(&mut self, more: &[Step]) {
         if let Some(steps) = &mut self.steps {
-            steps.push(step);
+            steps.extend_from_slice(more);
         }
     }
 }

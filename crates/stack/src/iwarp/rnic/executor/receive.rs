@@ -69,6 +69,10 @@ pub(in super::super) struct Tables<'a> {
     pub(in super::super) desk: &'a mut Desk,
 }
 
+/// Steps by which a segment's place is found: for a Write before anything else of it, for what was asked or waited for after
+/// it has been recognised.
+const LOOK_UP: &[Step] = &[Step::ReadStag, Step::CheckStag, Step::ReadPbl];
+
 /// Why a segment is not taken: what the peer is told, and the read request, if it was one.
 type Fault = (Reason, Option<ReadRequest>);
 
@@ -164,14 +168,17 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
     }
     let payload = length - header_bytes;
     let is_whole = front.len() >= length;
+    // What has to be whole is asked for again when it is.
+    if is_tagged || opcode.is_send() || is_whole {
+        desk.clocks.step(Step::ReceiveHeader(header_bytes as u32));
+        desk.clocks.step(Step::CheckHeader);
+    }
     let mut placement = Placement { header, opcode, segment_bytes: length, header_bytes, here: 0 };
     match header.placing {
         Placing::Tagged { stag, offset } if opcode == Opcode::Write => {
             // RFC 5040 §5.1: the tag of a Write without payload is not looked at.
             if payload > 0 {
-                desk.clocks.step(Step::ReadStag);
-                desk.clocks.step(Step::CheckStag);
-                desk.clocks.step(Step::ReadPbl);
+                desk.clocks.steps(LOOK_UP);
                 tables
                     .smt
                     .check(stag, qp.owner(), Use::RemoteWrite, offset, payload as u64)
@@ -243,10 +250,13 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
 
 fn begin(desk: &mut Desk, placement: Placement) -> Judged {
     desk.counters.segments_in += 1;
-    desk.clocks.step(Step::ReceiveHeader);
-    desk.clocks.step(Step::CheckHeader);
-    desk.clocks.step(Step::DmaRequest);
-    desk.clocks.step(Step::ReceivePayload(placement.missing() as u32));
+    if placement.missing() > 0 {
+        if placement.opcode != Opcode::Write {
+            desk.clocks.steps(LOOK_UP);
+        }
+        desk.clocks.step(Step::DmaRequest);
+        desk.clocks.step(Step::ReceivePayload(placement.missing() as u32));
+    }
     Judged::Place(placement)
 }
 

@@ -45,6 +45,13 @@ pub(in super::super) enum Job {
 /// Where a read without bytes says that they go: not zero, which some peers do not like.
 const NOWHERE: u32 = 1;
 
+/// Steps from a queue pair's request to the work resolver.
+const ACCEPT: &[Step] = &[Step::Request, Step::Requester, Step::Acceptor, Step::Accept];
+/// Steps for an element whose memory is judged.
+const JUDGE: &[Step] = &[Step::ReadStag, Step::CheckStag];
+/// Steps for an element that a DMA transfer brings.
+const FETCH: &[Step] = &[Step::ReadStag, Step::CheckStag, Step::ReadPbl, Step::DmaRequest, Step::DmaLength];
+
 /// What came of looking for something to send.
 enum Next {
     Job(Job),
@@ -107,12 +114,8 @@ fn resolve(qp: &mut Qp, smt: &mut StagTable, desk: &mut Desk) -> Next {
     }
     qp.sq_turn = false;
     let Some(number) = may_start(qp) else { return Next::Nothing };
-    desk.clocks.step(Step::FetchWqe);
-    desk.clocks.step(Step::Fence);
-    desk.clocks.step(Step::Request);
-    desk.clocks.step(Step::Requester);
-    desk.clocks.step(Step::Acceptor);
-    desk.clocks.step(Step::Accept);
+    desk.clocks.steps(&[Step::FetchWqe, Step::Fence]);
+    desk.clocks.steps(ACCEPT);
     qp.sq.start();
     let Some(wqe) = qp.sq.get_mut(number) else { return Next::Nothing };
     desk.clocks.step(Step::CheckOperation);
@@ -177,12 +180,10 @@ fn check(
         Data::Elements(sges) => sges.iter().filter(|sge| sge.length > 0).count(),
         Data::Inline(_) => 0,
     };
+    // Requests move no bytes of ours now: the memory for the answer is judged, and found when the answer comes.
+    let steps = if work.operation.is_answered() { JUDGE } else { FETCH };
     for _ in 0..elements {
-        desk.clocks.step(Step::ReadStag);
-        desk.clocks.step(Step::CheckStag);
-        desk.clocks.step(Step::ReadPbl);
-        desk.clocks.step(Step::DmaRequest);
-        desk.clocks.step(Step::DmaLength);
+        desk.clocks.steps(steps);
     }
     let may = |purpose| dmac::check_all(smt, owner, &work.data, purpose).map_err(|_| Status::LocalProtection);
     match work.operation {
@@ -295,8 +296,10 @@ fn message(
     };
     let taken = payload.len() as u32;
     header.last = sent + taken == length;
-    desk.clocks.step(Step::Header);
-    desk.clocks.step(Step::ReadDma);
+    desk.clocks.step(Step::Header(header.length() as u32));
+    if matches!(payload, Payload::Pieces(pieces) if !pieces.is_empty()) {
+        desk.clocks.step(Step::ReadDma);
+    }
     desk.clocks.step(Step::WritePayload(taken));
     desk.counters.payload_out_bytes += u64::from(taken);
     let mut bytes = [0; UNTAGGED_BYTES];
@@ -343,8 +346,6 @@ fn ask(
         Data::Elements(sges) => sges,
         Data::Inline(_) => &[],
     };
-    desk.clocks.step(Step::SegmentLength);
-    desk.clocks.step(Step::Header);
     let payload: ArrayVec<u8, ATOMIC_REQUEST_BYTES>;
     let (opcode, more);
     match wqe.work.operation {
@@ -372,6 +373,8 @@ fn ask(
         _ => return Ok(false),
     }
     qp.sq.asked(number);
+    desk.clocks.step(Step::SegmentLength);
+    desk.clocks.step(Step::Header((UNTAGGED_BYTES + payload.len()) as u32));
     untagged(qp, llp, opcode, queue::READ_REQUEST, Payload::Bytes(&payload));
     match more {
         Some((element, length)) => {
@@ -403,6 +406,12 @@ fn answer(qp: &mut Qp, smt: &StagTable, desk: &mut Desk, llp: &mut impl ToLlp) -
             let placing =
                 Placing::Tagged { stag: sink.stag, offset: sink.offset.wrapping_add(u64::from(sent)) };
             let mut header = Header { last: false, ulp: Opcode::ReadResponse.octet(), placing };
+            if sent == 0 {
+                desk.clocks.steps(ACCEPT);
+                desk.clocks.step(Step::CheckOperation);
+                desk.clocks.steps(if length > 0 { FETCH } else { &[] });
+            }
+            desk.clocks.step(Step::SegmentLength);
             let room = (llp.segment_bytes() - header.length()).min((length - sent) as usize);
             let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
             if room > 0 {
@@ -423,6 +432,11 @@ fn answer(qp: &mut Qp, smt: &StagTable, desk: &mut Desk, llp: &mut impl ToLlp) -
             let payload = Payload::Pieces(&pieces);
             let taken = payload.len() as u32;
             header.last = sent + taken == length;
+            desk.clocks.step(Step::Header(header.length() as u32));
+            if taken > 0 {
+                desk.clocks.step(Step::ReadDma);
+            }
+            desk.clocks.step(Step::WritePayload(taken));
             desk.counters.payload_out_bytes += u64::from(taken);
             let mut bytes = [0; UNTAGGED_BYTES];
             let filled = header.write(&mut bytes);

@@ -1,0 +1,134 @@
+//! Work for two cores: what the blocks of each wrote down while bytes went from one's memory to the other's.
+//!
+//! Set-up    a queue pair each, a stream between them that carries whole segments; the longest is the paper's.
+//! Honest    the receiving core judges and places the very segments that the sending core made, and the bytes are compared.
+
+use kiban_ground::{Region, SharedBytes};
+use kiban_sim::rnic_clocks::{WORD_BYTES, words};
+use kiban_stack::iwarp::rnic::clocks::Step;
+use kiban_stack::iwarp::rnic::{
+    Access, Config, Data, Judged, Operation, Payload, Place, QpAttributes, Rnic, SendWork, Sge, StreamTraits,
+    ToLlp,
+};
+use kiban_wire::ddp::TAGGED_BYTES;
+
+/// Bytes of the longest segment, in words that a clock moves: the EFE's frame (section 6.2.3).
+pub const SEGMENT_BYTES: usize = 1472;
+/// Bytes of payload beside a Write's header. Within a DMA transfer every word of the FIFO is full, since only its last has a
+/// mask (section 6.2.3): a header of 14 bytes takes two words.
+pub const PAYLOAD_BYTES: usize = SEGMENT_BYTES - words(TAGGED_BYTES as u32) as usize * WORD_BYTES as usize;
+
+/// What the blocks of both cores did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Steps {
+    /// The core whose work it was.
+    pub sending: Vec<Step>,
+    /// The other.
+    pub receiving: Vec<Step>,
+}
+
+/// The TO-LLP FIFO.
+#[derive(Default)]
+struct Fifo(Vec<Vec<u8>>);
+
+impl ToLlp for Fifo {
+    fn segment_bytes(&self) -> usize {
+        // As bytes, not as words.
+        TAGGED_BYTES + PAYLOAD_BYTES
+    }
+    fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
+        let mut segment = header.to_vec();
+        payload.append_to(&mut segment);
+        self.0.push(segment);
+    }
+}
+
+/// A core with a queue pair and memory.
+struct Side {
+    nic: Rnic,
+    qp: u32,
+    memory: Region,
+    stag: u32,
+}
+
+impl Side {
+    fn new(seed: u64, bytes: usize, messages: usize) -> Side {
+        let mut nic = Rnic::new(Config { cut_at_elements: true, ..Config::default() }, seed);
+        let pd = nic.create_pd().expect("the first of many");
+        let cq = nic.create_cq(messages).expect("fewer than it may have");
+        let qp = nic.create_qp(QpAttributes {
+            pd,
+            send_cq: cq,
+            receive_cq: cq,
+            srq: None,
+            send_work_max: messages,
+            receive_work_max: 1,
+            send_sges_max: 1,
+            receive_sges_max: 1,
+            inline_bytes_max: 0,
+            signal_all: true,
+            waits_for_receives: false,
+        });
+        let qp = qp.expect("its parts are there");
+        let traits = StreamTraits { ird: 1, ord: 1, extensions: false, may_send: true };
+        nic.connect(qp, traits).expect("it is new");
+        let memory = Region::new(0x10_0000, bytes);
+        let stag = nic.register(pd, memory.clone(), Access::ALL).expect("the first of many");
+        nic.clocks().listen();
+        Side { nic, qp, memory, stag }
+    }
+
+    fn place(&self) -> Place {
+        Place { stag: self.stag, offset: self.memory.address() }
+    }
+
+    fn post(&mut self, operation: Operation, length: usize) {
+        let sge = Sge { stag: self.stag, address: self.memory.address(), length: length as u32 };
+        self.nic
+            .post_send(self.qp, SendWork::new(0, operation, Data::one(sge)))
+            .expect("the queue has room for it");
+    }
+
+    fn make(&mut self) -> Vec<Vec<u8>> {
+        let mut fifo = Fifo::default();
+        while self.nic.next_segment(self.qp, &mut fifo) {}
+        self.nic.confirm(self.qp, self.nic.segments_made(self.qp));
+        fifo.0
+    }
+
+    fn take(&mut self, segment: &[u8]) {
+        let judged = self.nic.judge(self.qp, segment, segment.len());
+        let Ok(Judged::Place(mut placement)) = judged else {
+            unreachable!("a Write to memory that is open is placed: {judged:?}")
+        };
+        let payload = SharedBytes::from(&segment[placement.header_bytes()..]);
+        self.nic.place(self.qp, &mut placement, payload).expect("the memory is still open");
+        self.nic.finish(self.qp, &placement).expect("all of it is there");
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.memory.read(self.memory.address(), self.memory.len()).expect("all of it is within")
+    }
+}
+
+/// Writes of so many bytes, one message behind the other.
+pub fn writes(bytes: usize, messages: usize) -> Steps {
+    let [mut one, mut two] = [1, 2].map(|seed| Side::new(seed, bytes, messages));
+    let pattern: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251 + 1) as u8).collect();
+    one.memory.write(one.memory.address(), SharedBytes::from(&pattern[..])).expect("it is as long");
+    for _ in 0..messages {
+        one.post(Operation::write(two.place()), bytes);
+    }
+    one.make().iter().for_each(|segment| two.take(segment));
+    assert!(two.bytes() == pattern, "what was written is in place");
+    Steps { sending: one.nic.clocks().take(), receiving: two.nic.clocks().take() }
+}
+
+/// The request of a Read: what its sender does for it.
+pub fn read_request(bytes: usize) -> Vec<Step> {
+    let [mut one, two] = [1, 2].map(|seed| Side::new(seed, bytes, 1));
+    one.post(Operation::read(two.place()), bytes);
+    let requests = one.make();
+    assert_eq!(requests.len(), 1, "one request asks for one element");
+    one.nic.clocks().take()
+}

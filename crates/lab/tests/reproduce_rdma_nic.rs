@@ -1,0 +1,50 @@
+//! `rdma-nic`: counted clocks are exact, so the whole text is kept and compared.
+
+mod common;
+
+use common::check;
+use kiban_lab::reproduce::Verdict;
+use kiban_lab::reproduce::rdma_nic::{make, work};
+use kiban_sim::rnic_clocks::{Clocks, RDMA_NIC_2008, mib_per_second};
+
+#[test]
+fn the_report_is_the_one_that_was_kept() {
+    let made = make();
+    let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
+    let missed: Vec<_> = missed.map(|row| row.what.as_str()).collect();
+    assert_eq!(missed, ["the same, by the core's steps"]);
+    check("rdma-nic.txt", &made.to_string());
+    check("rdma-nic.csv", &made.report.figures[0].csv());
+}
+
+/// The pause between segments that are received makes the dip, not the look-ups.
+#[test]
+fn without_the_pause_two_segments_are_as_fast_as_one() {
+    let even = Clocks { pause_receiving: 0, ..RDMA_NIC_2008 };
+    let rate = |clocks: Clocks, bytes: usize| {
+        let moments = clocks.in_sequence(&work::writes(bytes, 1).receiving);
+        mib_per_second(moments.bytes, moments.end)
+    };
+    assert!(rate(RDMA_NIC_2008, 2048) < rate(RDMA_NIC_2008, 1024));
+    assert_eq!(rate(even, 2048), rate(even, 1024));
+}
+
+/// Were its look-ups the sender's, the receiver would be as fast: the paper's reason for the difference.
+#[test]
+fn look_ups_at_every_segment_are_most_of_what_receiving_loses() {
+    let steps = work::writes(65536, 1);
+    let [sent, received] =
+        [&steps.sending, &steps.receiving].map(|steps| RDMA_NIC_2008.in_sequence(steps).end);
+    let free = Clocks { read_stag: 0, read_pbl: 0, ..RDMA_NIC_2008 };
+    let without = free.in_sequence(&steps.receiving).end;
+    assert!(sent < received && without <= sent + 100, "{sent} {received} {without}");
+}
+
+#[test]
+fn segments_fill_the_frame_in_whole_words() {
+    assert_eq!(work::PAYLOAD_BYTES, 1456);
+    for (bytes, segments) in [(1456, 1), (1457, 2), (2912, 2), (2913, 3), (65536, 46)] {
+        let moments = RDMA_NIC_2008.in_sequence(&work::writes(bytes, 1).sending);
+        assert_eq!((moments.bytes, moments.segments), (bytes as u64, segments));
+    }
+}

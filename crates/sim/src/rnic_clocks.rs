@@ -1,0 +1,450 @@
+//! Clocks of the RDMA NIC of paper \[3\]: when the payload of what the core did would have left, or have been in place.
+//!
+//! Goal      the core that we ship writes down its steps ([`Ledger`](kiban_stack::iwarp::rnic::clocks::Ledger)); here each
+//!           step gets its clocks.
+//! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they are asked for, as
+//!           the paper measured.
+//! Sequence  the paper's core does one step after another.
+//! Overlap   the same blocks with the same clocks, each at work on the next segment or message while those behind it are
+//!           still busy with the one before. Between two blocks there is room for one segment; nothing else is added, and
+//!           the pauses remain, as somebody's work.
+//! Sources   what a step of a Write costs is the paper's table 2. Two pauses between segments are fitted ([`CONSTANTS`]).
+//! Left out  PCI Express, the line, the layer below; completions, which come behind the moments that the paper measures.
+//!
+//! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
+
+use crate::cost::Origin;
+use kiban_stack::iwarp::rnic::clocks::Step;
+
+/// Clocks a second.
+pub const CLOCK_HZ: u64 = 125_000_000;
+/// Bytes that a clock moves.
+pub const WORD_BYTES: u32 = 8;
+
+/// Words that so many bytes take.
+pub const fn words(bytes: u32) -> u64 {
+    bytes.div_ceil(WORD_BYTES) as u64
+}
+
+/// MiB/s of so many bytes in so many clocks.
+pub fn mib_per_second(bytes: u64, clocks: u64) -> f64 {
+    bytes as f64 * CLOCK_HZ as f64 / clocks as f64 / f64::from(1 << 20)
+}
+
+/// Clocks of the steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clocks {
+    /// Table 2: a WQE is fetched.
+    pub fetch_wqe: u64,
+    /// Table 2: an entry of the table of steering tags is read.
+    pub read_stag: u64,
+    /// Table 2: a physical buffer list is read.
+    pub read_pbl: u64,
+    /// Table 2: a transfer's length is taken.
+    pub dma_length: u64,
+    /// Table 2: data are read.
+    pub read_dma: u64,
+    /// Table 2 gives a Write's header 4 clocks; its 14 bytes are two words, which leaves so many for making it.
+    pub make_header: u64,
+    /// Each other step of a block.
+    pub other: u64,
+    /// From the last word of a segment that is sent to work on the next one.
+    pub pause_sending: u64,
+    /// From the last word of a segment that is received to the next one's header.
+    pub pause_receiving: u64,
+}
+
+/// The core of paper \[3\].
+pub const RDMA_NIC_2008: Clocks = Clocks {
+    fetch_wqe: 3,
+    read_stag: 10,
+    read_pbl: 10,
+    dma_length: 3,
+    read_dma: 4,
+    make_header: 2,
+    other: 1,
+    pause_sending: 6,
+    pause_receiving: 11,
+};
+
+/// One constant, for those who print it.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, with its unit.
+    pub value: fn(&Clocks) -> String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Every constant, for those who print them.
+pub const CONSTANTS: [Constant; 11] = {
+    use Origin::{Assumed, Fitted, Sourced};
+    const TABLE_2: Origin = Sourced("table 2");
+    [
+        Constant {
+            name: "clock, word",
+            value: |_| format!("{} MHz, {} bit", CLOCK_HZ / 1_000_000, WORD_BYTES * 8),
+            origin: Sourced("section 7.2"),
+        },
+        Constant { name: "fetch_wqe", value: |clocks| many(clocks.fetch_wqe), origin: TABLE_2 },
+        Constant { name: "read_stag", value: |clocks| many(clocks.read_stag), origin: TABLE_2 },
+        Constant { name: "read_pbl", value: |clocks| many(clocks.read_pbl), origin: TABLE_2 },
+        Constant { name: "dma_length", value: |clocks| many(clocks.dma_length), origin: TABLE_2 },
+        Constant { name: "read_dma", value: |clocks| many(clocks.read_dma), origin: TABLE_2 },
+        Constant {
+            name: "make_header",
+            value: |clocks| many(clocks.make_header),
+            origin: Sourced("table 2 gives a Write's header 4 clocks, and it is two words long"),
+        },
+        Constant { name: "other", value: |clocks| many(clocks.other), origin: TABLE_2 },
+        Constant {
+            name: "receiving: the same",
+            value: |clocks| {
+                format!("{}, {}, {}", clocks.read_stag, clocks.read_pbl, clocks.other) + " clocks"
+            },
+            origin: Assumed(
+                "no table is given for the receive path; the tables are the same, so look-ups, judging and DMA requests cost what \
+                 they cost the sender, and a header's words one clock each",
+            ),
+        },
+        Constant {
+            name: "pause_sending",
+            value: |clocks| many(clocks.pause_sending),
+            origin: Fitted(
+                "881 MiB/s sent: 15 clocks a segment beyond its payload, of which table 2's rows for a further segment are 9",
+            ),
+        },
+        Constant {
+            name: "pause_receiving",
+            value: |clocks| many(clocks.pause_receiving),
+            origin: Fitted(
+                "795 MiB/s received: 36 clocks a segment beyond its payload, of which its steps are 25",
+            ),
+        },
+    ]
+};
+
+fn many(clocks: u64) -> String {
+    if clocks == 1 { "1 clock".to_owned() } else { format!("{clocks} clocks") }
+}
+
+/// When things happened, in clocks from the first step on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moments {
+    /// The first word of payload has been written.
+    pub first_payload: Option<u64>,
+    /// The last word has been written, of payload or, where there is none, of a header.
+    pub end: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Clocks in which a word crossed the edge to the layer below: of headers and of payload.
+    pub moving: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Words of payload that stood at most before they had a place to go to.
+    pub stood: u64,
+}
+
+/// The blocks; the first and the last two are edges, at which words go by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Block {
+    /// Headers and payload out of the FROM-LLP FIFO.
+    FromLlp,
+    WorkManager,
+    Acceptor,
+    /// The send module's or the receive module's.
+    Resolver,
+    Generator,
+    /// Headers and payload into the TO-LLP FIFO.
+    ToLlp,
+    /// Payload into the DMA write FIFO.
+    ToDma,
+}
+
+const BLOCKS: usize = Block::ToDma as usize + 1;
+
+/// What passes through the blocks.
+#[derive(Clone, Copy, Default, Debug)]
+struct Item {
+    comes_in: bool,
+    clocks: [u64; BLOCKS],
+    header_words: u64,
+    payload_words: u64,
+}
+
+impl Clocks {
+    /// Clocks of one step, as table 2 counts them; of payload, all its words.
+    pub fn of(&self, step: Step) -> u64 {
+        match step {
+            Step::FetchWqe => self.fetch_wqe,
+            Step::ReadStag => self.read_stag,
+            Step::ReadPbl => self.read_pbl,
+            Step::DmaLength => self.dma_length,
+            Step::ReadDma => self.read_dma,
+            Step::Header(bytes) => self.make_header + words(bytes),
+            Step::ReceiveHeader(bytes) | Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
+                words(bytes)
+            }
+            // Comes behind the moments that are measured.
+            Step::Complete => 0,
+            _ => self.other,
+        }
+    }
+
+    /// One step after another, as in the paper's core.
+    pub fn in_sequence(&self, steps: &[Step]) -> Moments {
+        let mut moments = Moments::default();
+        let (mut now, mut before) = (0, None);
+        for &step in steps {
+            now += match (before, step) {
+                (Some(Step::WritePayload(_)), Step::SegmentLength) => self.pause_sending,
+                (Some(Step::ReceivePayload(_)), Step::ReceiveHeader(_)) => self.pause_receiving,
+                _ => 0,
+            };
+            moments.count(step);
+            match step {
+                Step::WritePayload(1..) | Step::ReceivePayload(1..) => {
+                    moments.first_payload.get_or_insert(now + 1);
+                    moments.end = now + self.of(step);
+                }
+                Step::Header(_) => moments.end = now + self.of(step),
+                _ => {}
+            }
+            now += self.of(step);
+            before = Some(step);
+        }
+        moments
+    }
+
+    /// Each block at work on the next segment or message while those behind it are busy.
+    pub fn overlapped(&self, steps: &[Step]) -> Moments {
+        let mut moments = Moments::default();
+        steps.iter().for_each(|&step| moments.count(step));
+        let mut free = [0; BLOCKS];
+        for item in self.items(steps) {
+            item.pass(&mut free, &mut moments);
+        }
+        moments
+    }
+
+    /// Steps as what passes through the blocks: a segment, with its message's beginning if it is the first of it.
+    fn items(&self, steps: &[Step]) -> Vec<Item> {
+        let mut items = Vec::new();
+        let mut item = Item::default();
+        for &step in steps {
+            let is_next = match step {
+                Step::FetchWqe | Step::ReceiveHeader(_) => true,
+                Step::Request | Step::SegmentLength => item.header_words > 0,
+                _ => false,
+            };
+            if is_next {
+                let before = std::mem::take(&mut item);
+                self.pause(step, &before, &mut item);
+                items.push(before);
+            }
+            self.add(step, &mut item);
+        }
+        items.push(item);
+        items
+    }
+
+    /// Nobody knows what the paper's core did in its pauses: the block that judges a segment is taken to have done it.
+    fn pause(&self, step: Step, before: &Item, item: &mut Item) {
+        match step {
+            _ if before.payload_words == 0 => {}
+            Step::SegmentLength => item.clocks[Block::Generator as usize] += self.pause_sending,
+            Step::ReceiveHeader(_) => item.clocks[Block::Resolver as usize] += self.pause_receiving,
+            _ => {}
+        }
+    }
+
+    fn add(&self, step: Step, item: &mut Item) {
+        let block = match step {
+            Step::FetchWqe | Step::Fence | Step::Request => Block::WorkManager,
+            Step::Requester | Step::Acceptor => Block::Acceptor,
+            Step::Accept
+            | Step::CheckOperation
+            | Step::ReadStag
+            | Step::CheckStag
+            | Step::ReadPbl
+            | Step::DmaRequest
+            | Step::CheckHeader => Block::Resolver,
+            Step::DmaLength | Step::SegmentLength | Step::ReadDma => Block::Generator,
+            Step::Header(bytes) => {
+                // Making it is the generator's, writing it the edge's.
+                item.header_words = words(bytes);
+                item.clocks[Block::Generator as usize] += self.make_header;
+                return;
+            }
+            Step::ReceiveHeader(bytes) => {
+                (item.header_words, item.comes_in) = (words(bytes), true);
+                return;
+            }
+            Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
+                item.payload_words = words(bytes);
+                return;
+            }
+            Step::Complete => return,
+        };
+        item.clocks[block as usize] += self.of(step);
+    }
+}
+
+impl Item {
+    /// Through the blocks in order. A block keeps what it has until the next one takes it.
+    fn pass(&self, free: &mut [u64; BLOCKS], moments: &mut Moments) {
+        let edge_words = self.header_words + self.payload_words;
+        let (mut ready, mut from, mut arrived) = (0, None, 0);
+        if self.comes_in {
+            // What is behind a header can be read in before it has been judged.
+            let start = free[Block::FromLlp as usize];
+            free[Block::FromLlp as usize] = start + edge_words;
+            arrived = start + self.header_words;
+            (ready, from) = (arrived, Some(Block::FromLlp));
+        }
+        let last =
+            if self.comes_in { (Block::ToDma, self.payload_words) } else { (Block::ToLlp, edge_words) };
+        let inner = [Block::WorkManager, Block::Acceptor, Block::Resolver, Block::Generator]
+            .map(|block| (block, self.clocks[block as usize]));
+        for (block, clocks) in inner.into_iter().chain([last]).filter(|(_, clocks)| *clocks > 0) {
+            let start = ready.max(free[block as usize]);
+            if let Some(from) = from {
+                free[from as usize] = free[from as usize].max(start);
+            }
+            ready = start + clocks;
+            free[block as usize] = ready;
+            from = Some(block);
+        }
+        if self.payload_words > 0 {
+            let first = ready - self.payload_words;
+            moments.first_payload.get_or_insert(first + 1);
+            if self.comes_in {
+                moments.stood = moments.stood.max((first - arrived).min(self.payload_words));
+            }
+        }
+        if edge_words > 0 {
+            moments.end = ready;
+        }
+    }
+}
+
+impl Moments {
+    fn count(&mut self, step: Step) {
+        match step {
+            Step::Header(bytes) | Step::ReceiveHeader(bytes) => {
+                self.segments += 1;
+                self.moving += words(bytes);
+            }
+            Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
+                self.bytes += u64::from(bytes);
+                self.moving += words(bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRONT: [Step; 12] = [
+        Step::FetchWqe,
+        Step::Fence,
+        Step::Request,
+        Step::Requester,
+        Step::Acceptor,
+        Step::Accept,
+        Step::CheckOperation,
+        Step::ReadStag,
+        Step::CheckStag,
+        Step::ReadPbl,
+        Step::DmaRequest,
+        Step::DmaLength,
+    ];
+
+    fn write(payloads: &[u32]) -> Vec<Step> {
+        let segment =
+            |&bytes: &u32| [Step::SegmentLength, Step::Header(14), Step::ReadDma, Step::WritePayload(bytes)];
+        FRONT.into_iter().chain(payloads.iter().flat_map(segment)).collect()
+    }
+
+    fn arrival(payloads: &[u32]) -> Vec<Step> {
+        let segment = |&bytes: &u32| {
+            [
+                Step::ReceiveHeader(14),
+                Step::CheckHeader,
+                Step::ReadStag,
+                Step::CheckStag,
+                Step::ReadPbl,
+                Step::DmaRequest,
+                Step::ReceivePayload(bytes),
+            ]
+        };
+        payloads.iter().flat_map(segment).collect()
+    }
+
+    #[test]
+    fn steps_in_sequence_add_up() {
+        let clocks = RDMA_NIC_2008;
+        for (steps, first, end) in [
+            (write(&[8]), 44, 44),
+            (write(&[1]), 44, 44),
+            (write(&[1456]), 44, 43 + 182),
+            (write(&[1456, 9]), 44, 43 + 182 + 15 + 2),
+            (arrival(&[8]), 26, 26),
+            (arrival(&[1456, 1456]), 26, 25 + 182 + 36 + 182),
+        ] {
+            let moments = clocks.in_sequence(&steps);
+            assert_eq!((moments.first_payload, moments.end), (Some(first), end), "{steps:?}");
+        }
+        assert_eq!(clocks.in_sequence(&[]), Moments::default());
+    }
+
+    #[test]
+    fn overlapped_the_first_payload_is_no_earlier_and_further_segments_cost_their_words() {
+        let clocks = RDMA_NIC_2008;
+        for (steps, first, end) in [
+            (write(&[8]), 44, 44),
+            (write(&[1456, 9]), 44, 43 + 182 + 2 + 2),
+            (write(&[1456; 10]), 44, 43 + 10 * 182 + 9 * 2),
+            (arrival(&[8]), 26, 26),
+            (arrival(&[1456; 10]), 26, 25 + 10 * 182 + 9 * 2 + 11),
+        ] {
+            let moments = clocks.overlapped(&steps);
+            assert_eq!((moments.first_payload, moments.end), (Some(first), end), "{steps:?}");
+            assert!(moments.end <= clocks.in_sequence(&steps).end);
+        }
+    }
+
+    #[test]
+    fn small_messages_wait_for_the_block_that_is_slowest() {
+        let clocks = RDMA_NIC_2008;
+        let end = |count| clocks.overlapped(&write(&[64]).repeat(count)).end;
+        // The work resolver: accept, check, read, check, read, request.
+        assert_eq!(end(9) - end(8), 24);
+        // Large ones do not.
+        let end = |count| clocks.overlapped(&write(&[1456]).repeat(count)).end;
+        assert_eq!(end(9) - end(8), 184);
+        // The other work resolver, with what it does between segments.
+        let end = |count| clocks.overlapped(&arrival(&vec![64; count])).end;
+        assert_eq!(end(9) - end(8), 23 + 11);
+    }
+
+    #[test]
+    fn what_arrives_stands_until_its_place_is_known() {
+        let clocks = RDMA_NIC_2008;
+        assert_eq!(clocks.overlapped(&arrival(&[1456; 10])).stood, 23 + 11);
+        assert_eq!(clocks.overlapped(&write(&[1456; 10])).stood, 0);
+    }
+
+    #[test]
+    fn a_request_ends_with_its_header() {
+        let steps = [&FRONT[..7], &[Step::SegmentLength, Step::Header(46)]].concat();
+        for moments in [RDMA_NIC_2008.in_sequence(&steps), RDMA_NIC_2008.overlapped(&steps)] {
+            assert_eq!((moments.first_payload, moments.end), (None, 9 + 1 + 2 + 6));
+        }
+    }
+}
