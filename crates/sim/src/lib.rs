@@ -14,12 +14,9 @@ mod pair;
 mod plug;
 mod processor;
 pub mod program;
-<<<<<<< HEAD
+pub mod rnic_clocks;
 mod star;
 mod switch;
-=======
-pub mod rnic_clocks;
->>>>>>> reproduce
 mod tap;
 pub mod waiting;
 mod world;
