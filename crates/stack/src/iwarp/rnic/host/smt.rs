@@ -5,7 +5,7 @@
 //!           work request may change when it registers or binds anew.
 //! Kinds     a region has a buffer list; one made for registering by work request has none at first. A window shows a
 //!           part of a region, to everybody in the domain (type 1) or to one queue pair (type 2).
-//! Checked   in the order tag, domain, right, bounds: the peer learns as little as the Terminate says.
+//! Checked   in the order tag, owner, right, bounds: the peer learns as little as the Terminate says.
 
 use super::super::{Access, Binding, Refusal};
 use super::pblmt::BufferList;
@@ -353,7 +353,9 @@ impl StagTable {
         length: u64,
     ) -> Result<&BufferList, Violation> {
         let entry = self.entry(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
-        if entry.pd != pd {
+        // Whose it is comes first: of another's window nobody learns where it ends, or what it allows.
+        let is_others = matches!(entry.what, What::Window { type_2: true, qp: owner, .. } if owner != qp);
+        if entry.pd != pd || is_others {
             return Err(Violation::Stream);
         }
         if !entry.access.allows(purpose) {
@@ -369,7 +371,6 @@ impl StagTable {
             What::Window { .. } if matches!(purpose, Use::LocalRead | Use::LocalWrite) => {
                 Err(Violation::Access)
             }
-            What::Window { type_2: true, qp: owner, .. } if *owner != qp => Err(Violation::Stream),
             What::Window { region, .. } => {
                 let region = region.and_then(|region| self.entry(region)).filter(|region| region.valid);
                 match region.map(|region| &region.what) {
