@@ -103,6 +103,8 @@ pub(in super::super) struct Qp {
     pub(in super::super) irrq: Irrq,
     /// What the send module is in the middle of.
     pub(in super::super) job: Option<Job>,
+    /// Requests of a read that have not been made: other messages may go between them.
+    pub(in super::super) asking: Option<Job>,
     /// The answers had their turn last: the send queue is next.
     pub(in super::super) sq_turn: bool,
     /// The next message's number, for each queue of the peer's.
@@ -131,6 +133,7 @@ impl Qp {
             orrq: Orrq::default(),
             irrq: Irrq::default(),
             job: None,
+            asking: None,
             sq_turn: false,
             sequence_out: [1; 4],
             sequence_in: [1; 4],
@@ -189,6 +192,7 @@ impl Qp {
     pub(in super::super) fn flush(&mut self, desk: &mut Desk) {
         self.sweep(desk);
         self.job = None;
+        self.asking = None;
         self.orrq.entries.clear();
         self.irrq.entries.clear();
         while let Some(work) = self.sq.pop_front() {
