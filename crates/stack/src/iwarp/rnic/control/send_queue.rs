@@ -32,6 +32,11 @@ impl Wqe {
     pub(in super::super) fn is_started(&self) -> bool {
         self.progress != Progress::Posted
     }
+
+    /// Whether all that it asks for was asked, and answered.
+    pub(in super::super) fn is_answered(&self) -> bool {
+        matches!(self.progress, Progress::Sent { unanswered: 0, .. })
+    }
 }
 
 /// The send queue.

@@ -559,9 +559,8 @@ fn finish_response(qp: &mut Qp, tables: &mut Tables<'_>, placement: &Placement) 
     }
     qp.orrq.entries.pop_front();
     qp.sq.answered(number);
-    let is_last = qp.orrq.entries.front().is_none_or(|next| next.wqe != number);
     if let Some(wqe) = qp.sq.get(number)
-        && is_last
+        && wqe.is_answered()
         && let Operation::Read { invalidate: true, .. } = wqe.work.operation
         && let Data::Elements(sges) = &wqe.work.data
     {
