@@ -181,6 +181,10 @@ impl Qp {
                 let completion = completion::of_send(self.number, &work, status, bytes);
                 desk.complete(self.attributes.send_cq, completion, false);
             }
+            // What stands behind a local fence may be free to go now.
+            if self.sq.next().is_some_and(|(_, wqe)| wqe.work.local_fence) {
+                self.want_service(desk);
+            }
         }
         if self.state == QpState::Closing && self.sq.is_empty() && self.wish == StreamWish::Open {
             self.wish = StreamWish::Finish;
