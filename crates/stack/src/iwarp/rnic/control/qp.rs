@@ -283,10 +283,12 @@ impl Qp {
             Reason { layer: 0, kind: 2, .. } => Status::RemoteOperation,
             _ => Status::RemoteRequest,
         };
-        // A read that was refused is the oldest that was not answered; a Write or a Send has left, and only what has not
-        // yet completed can still say so.
-        let oldest = match (terminate.read_request, self.orrq.entries.front()) {
-            (Some(_), Some(entry)) => Some(entry.wqe),
+        // A read that was refused is the one that the peer shows: those before it may be good, and were not yet answered. A
+        // Write or a Send has left, and only what has not yet completed can still say so.
+        let refused = terminate.read_request.and_then(|request| self.orrq.asked_for(&request));
+        let oldest = match (refused, self.orrq.entries.front()) {
+            (Some(number), _) => Some(number),
+            (None, Some(entry)) if terminate.read_request.is_some() => Some(entry.wqe),
             _ => self.sq.front().filter(|(_, wqe)| wqe.is_started()).map(|(number, _)| number),
         };
         self.state = QpState::Error;

@@ -252,7 +252,7 @@ fn begin(desk: &mut Desk, placement: Placement) -> Judged {
 
 /// A read's answer must be what the oldest request asked for, from where the last part ended.
 fn check_response(qp: &Qp, stag: u32, offset: u64, payload: u64, last: bool) -> Result<(), Fault> {
-    let Some(Asked::Read { sink, here }) = qp.orrq.entries.front().map(|entry| entry.asked) else {
+    let Some(Asked::Read { sink, here, .. }) = qp.orrq.entries.front().map(|entry| entry.asked) else {
         // Nobody asked.
         return Err(fault(Reason::OPERATION_OPCODE));
     };

@@ -379,7 +379,7 @@ fn ask(
             let place = Place { stag: sink.stag, offset: sink.address };
             let request = ReadRequest { sink: place, length: sink.length, source };
             payload = request.bytes().into_iter().collect();
-            qp.orrq.entries.push_back(Outbound { wqe: number, asked: Asked::Read { sink, here: 0 } });
+            qp.orrq.entries.push_back(Outbound { wqe: number, asked: Asked::Read { source, sink, here: 0 } });
             (opcode, more) = (Opcode::ReadRequest, full(index + 1).map(|next| (next, sink.length)));
         }
         _ => return Ok(false),
