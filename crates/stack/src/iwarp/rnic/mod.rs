@@ -579,7 +579,9 @@ impl Rnic {
         match qp.state {
             QpState::Rts => {
                 qp.state = QpState::Closing;
+                qp.sq.close();
                 qp.sweep(desk);
+                self.fail_overrun();
                 Ok(())
             }
             QpState::Closing => Ok(()),
@@ -610,7 +612,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Posts work on a send queue. In a queue pair that is over it ends as flushed.
+    /// Posts work on a send queue. In a queue pair that is closing or over it ends as flushed.
     #[inline]
     pub fn post_send(&mut self, qp: u32, work: SendWork) -> Result<(), Refusal> {
         let (qp, desk) = self.qp(qp)?;
@@ -639,6 +641,12 @@ impl Rnic {
                 }
                 qp.sq.push(work);
                 qp.want_service(desk);
+            }
+            // Completions keep the order of posting: it ends behind what still goes.
+            QpState::Closing => {
+                qp.sq.push(work);
+                qp.sweep(desk);
+                self.fail_overrun();
             }
             _ => {
                 let told = control::completion::of_send(qp.number, &work, Status::Flushed, 0);
