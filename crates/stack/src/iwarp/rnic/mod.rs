@@ -597,6 +597,7 @@ impl Rnic {
         qp.wish = StreamWish::Abort;
         qp.flush(desk);
         qp.want_service(desk);
+        self.fail_overrun();
         Ok(())
     }
 
@@ -651,6 +652,7 @@ impl Rnic {
             _ => {
                 let told = control::completion::of_send(qp.number, &work, Status::Flushed, 0);
                 desk.complete(qp.attributes.send_cq, told, false);
+                self.fail_overrun();
             }
         }
         Ok(())
@@ -669,6 +671,7 @@ impl Rnic {
         if matches!(qp.state, QpState::Terminate | QpState::Error) {
             let told = control::completion::of_receive(qp.number, work.id, Status::Flushed, Kind::Receive, 0);
             desk.complete(qp.attributes.receive_cq, told, true);
+            self.fail_overrun();
             return Ok(());
         }
         qp.rq.wqes.push_back(work);
@@ -775,7 +778,11 @@ impl Rnic {
         placement: &mut Placement,
         bytes: SharedBytes<'_>,
     ) -> Result<(), Reason> {
-        self.with(qp, |qp, mut tables| receive::place(qp, &mut tables, placement, bytes))
+        let placed = self.with(qp, |qp, mut tables| receive::place(qp, &mut tables, placement, bytes));
+        if placed.is_err() {
+            self.fail_overrun();
+        }
+        placed
     }
 
     /// Where the next bytes of a payload go, for a lower layer that puts them there at once ([`Rnic::landed`]). It must ask
@@ -783,7 +790,11 @@ impl Rnic {
     #[inline]
     pub fn landing(&mut self, qp: u32, placement: &Placement, places: &mut Places) -> Result<(), Reason> {
         places.clear();
-        self.with(qp, |qp, mut tables| receive::landing(qp, &mut tables, placement, places))
+        let found = self.with(qp, |qp, mut tables| receive::landing(qp, &mut tables, placement, places));
+        if found.is_err() {
+            self.fail_overrun();
+        }
+        found
     }
 
     /// So many bytes were put where [`Rnic::landing`] said.
