@@ -289,7 +289,8 @@ fn open_message(
             qp.wait_for_receive(tables.srqs);
             return Ok(false);
         };
-        let room = work.sges.iter().map(|sge| u64::from(sge.length)).sum();
+        // RFC 5041 §4.3: offsets in a message have 32 bits, so no message is longer, whatever the elements hold.
+        let room = work.sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>().min(u64::from(u32::MAX));
         let opcode = placement.opcode;
         qp.rq.incoming = Some(Incoming { work, cursor: Cursor::default(), bytes: 0, room, opcode });
     }
