@@ -1,4 +1,10 @@
 //! Stories of the RNIC core: two NICs whose segments travel as they are.
 
+mod messages;
+mod midway;
 mod operations;
 mod pair;
+mod progress;
+mod protection;
+mod rows;
+mod stand;
