@@ -1,5 +1,6 @@
 //! Stories of the RNIC core: two NICs whose segments travel as they are.
 
+mod host;
 mod messages;
 mod midway;
 mod operations;
