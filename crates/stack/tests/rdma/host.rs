@@ -6,7 +6,7 @@ use kiban_stack::iwarp::rnic::{
     Access, Binding, Config, Data, Event, Notify, Operation, Place, QpAttributes, QpState, ReceiveWork,
     Refusal, Rnic, SendWork, Sge, Status, StreamTraits,
 };
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
     side.completions().iter().map(|done| (done.id, done.status)).collect()
@@ -314,11 +314,11 @@ fn tags_cannot_be_guessed_from_other_tags() {
     let (mut nic, pd, ours) = tags(1);
     let (_, _, theirs) = tags(2);
     assert!(!ours.contains(&0));
-    let indexes: HashSet<u32> = ours.iter().map(|tag| tag >> 8).collect();
-    let keys: HashSet<u32> = ours.iter().map(|tag| tag & 0xff).collect();
+    let indexes: BTreeSet<u32> = ours.iter().map(|tag| tag >> 8).collect();
+    let keys: BTreeSet<u32> = ours.iter().map(|tag| tag & 0xff).collect();
     assert_eq!((indexes.len(), keys.len()), (COUNT, 256), "both parts vary");
     // 10,000 steps of 32 bits: one step twice is likely once in a hundred NICs, five times in none.
-    let steps: HashSet<u32> = ours.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    let steps: BTreeSet<u32> = ours.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
     assert!(steps.len() >= COUNT - 6, "{} steps: a progression", steps.len());
     let rising = ours.windows(2).filter(|pair| pair[0] < pair[1]).count();
     assert!((COUNT * 48 / 100..COUNT * 52 / 100).contains(&rising), "{rising} rise");
@@ -329,7 +329,7 @@ fn tags_cannot_be_guessed_from_other_tags() {
     let shared = theirs.iter().filter(|tag| ours.contains(tag)).count();
     assert!(shared <= 2, "two NICs share {shared} tags");
     // A tag that was given back does not come again soon, not even with another key.
-    let gone: HashSet<u32> = ours[..1000].iter().map(|tag| tag >> 8).collect();
+    let gone: BTreeSet<u32> = ours[..1000].iter().map(|tag| tag >> 8).collect();
     ours[..1000].iter().for_each(|&tag| drop(nic.deregister(tag).expect("registered")));
     let fresh: Vec<u32> =
         (0..1000).map(|_| nic.register(pd, Region::new(0, 1), Access::ALL).expect("room")).collect();

@@ -9,3 +9,4 @@ mod progress;
 mod protection;
 mod rows;
 mod stand;
+mod worlds;
