@@ -11,6 +11,7 @@
 
 mod atm_board;
 mod craft;
+mod efe_endpoint;
 mod ethernet_board;
 #[cfg(test)]
 mod hostile;
@@ -73,6 +74,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "atm_board", run: atm_board::run, seeds: atm_board::seeds },
         Target { name: "session", run: session::run, seeds: session::seeds },
         Target { name: "vi_nic", run: vi_nic::run, seeds: vi_nic::seeds },
+        Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
         Target { name: "streams", run: streams::run, seeds: streams::seeds },
     ]);
     all
