@@ -141,6 +141,25 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
 }
 
 #[test]
+fn segments_may_be_made_and_looked_at_in_their_place() {
+    let (mut pair, flows) = Pair::connected(&Config::default());
+    for n in 0..200u8 {
+        let now = pair.now;
+        let sent = pair.ends[0].send_with(flows[0], usize::from(n), now, |room| {
+            assert!(room.iter().all(|byte| *byte == 0), "nothing of an earlier segment");
+            room.fill(n);
+        });
+        sent.expect("room for a segment");
+        pair.run(DELAY * 3);
+        assert_eq!(pair.ends[1].peek(flows[1]), Some(&vec![n; usize::from(n)][..]));
+        assert!(pair.ends[1].skip(flows[1], pair.now));
+        assert!(!pair.ends[1].skip(flows[1], pair.now));
+    }
+    let refused = pair.ends[0].send_with(flows[0], 1473, pair.now, |_| panic!("there is no place"));
+    assert_eq!(refused, Err(Refusal::TooLong));
+}
+
+#[test]
 fn a_host_is_told_once_until_it_has_looked() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     for _ in 0..5 {
