@@ -545,6 +545,31 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_to_the_first_departure_says_nothing_of_the_second() {
+        let (config, mut counters) = (Config::default(), EfeCounters::default());
+        let (mut now, mut sender) = (Instant::ZERO, Sender::new(0, &config));
+        sender.allow(64);
+        sender.push(1, false);
+        sender.next_to_send(now);
+        sender.depart(0, &config, &mut counters, now);
+        // Its answer is late: it leaves again, behind others.
+        now = sender.resend_at;
+        sender.on_time(&config, &mut counters, now);
+        for sequence in 1..5 {
+            sender.push(1, false);
+            sender.depart(sequence, &config, &mut counters, now);
+        }
+        sender.depart(0, &config, &mut counters, now);
+        let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 1, ..ack() };
+        assert_eq!(sender.on_acknowledgement(&header, 0, &config, &mut counters, now), Ok(true));
+        assert_eq!(
+            (counters.lost, sender.in_flight),
+            (0, 4),
+            "four left before the second, and are not overtaken"
+        );
+    }
+
+    #[test]
     fn what_was_never_sent_is_not_measured() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let mut sender = Sender::new(0, &config);
