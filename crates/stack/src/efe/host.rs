@@ -99,7 +99,7 @@ pub enum Refusal {
     Full,
     /// The greeting is longer than the format allows.
     Greeting,
-    /// A bound of [`Config`] is reached.
+    /// A bound of [`super::Config`] is reached.
     TooMany,
 }
 
