@@ -207,13 +207,11 @@ impl Board {
                     }
                 }
             }
-            Input::Message { port, bytes } => {
-                match (ports.get(port), vi, rdma) {
-                    (Some(Port::Vi(path)), Some(nic), _) => nic.arrive(*path, bytes, *now),
-                    (Some(Port::Efe), _, Some(tower)) => tower.on_frame(bytes, *now),
-                    _ => {}
-                }
-            }
+            Input::Message { port, bytes } => match (ports.get(port), vi, rdma) {
+                (Some(Port::Vi(path)), Some(nic), _) => nic.arrive(*path, bytes, *now),
+                (Some(Port::Efe), _, Some(tower)) => tower.on_frame(bytes, *now),
+                _ => {}
+            },
             Input::Room | Input::Timeout => {}
         }
     }

@@ -11,6 +11,7 @@
 
 mod atm_board;
 mod craft;
+mod efe_endpoint;
 mod ethernet_board;
 #[cfg(test)]
 mod hostile;
@@ -78,6 +79,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "ddp", run: iwarp::ddp, seeds: iwarp::ddp_seeds },
         Target { name: "rdmap", run: iwarp::rdmap, seeds: iwarp::rdmap_seeds },
         Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
+        Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
         Target { name: "streams", run: streams::run, seeds: streams::seeds },
     ]);
     all

@@ -216,7 +216,9 @@ impl RdmaTower {
             for chunk in mpa.chunks() {
                 let (taken, length) = match chunk {
                     Chunk::Own(bytes) => (host.write(stream, bytes).unwrap_or(0), bytes.len()),
-                    Chunk::Memory(region) => (write_region(stream, region, &mut self.buffer, host), region.len()),
+                    Chunk::Memory(region) => {
+                        (write_region(stream, region, &mut self.buffer, host), region.len())
+                    }
                 };
                 written += taken;
                 if taken < length {
