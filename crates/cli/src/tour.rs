@@ -71,7 +71,8 @@ impl Tour {
         let style =
             ProgressStyle::with_template("{msg:32} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec}")
                 .expect("the template is well formed");
-        ProgressBar::with_draw_target(Some(bytes * (LEGS.len() + 1 + tour::rdma::LEGS.len()) as u64), target).with_style(style)
+        ProgressBar::with_draw_target(Some(bytes * (LEGS.len() + 1 + tour::rdma::LEGS.len()) as u64), target)
+            .with_style(style)
     }
 }
 

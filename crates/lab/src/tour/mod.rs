@@ -451,9 +451,11 @@ pub fn table(rows: &[Row]) -> Table {
             ));
         }
         if rows.iter().any(|row| row.board == "rdma") {
-            table.remark("RDMA      blocks of 256 KiB; OS TCP in real time, in % of a bare TCP stream just before; own");
             table.remark(
-                "          TCP over OC-3c and EFE over 10 Gbit/s Ethernet in virtual time, in % of the line",
+                "Write,    RDMA, in blocks of 256 KiB. OS TCP: in real time, in % of a bare TCP stream with",
+            );
+            table.remark(
+                "Read      the same hashing just before; TCP: the board's own, over OC-3c; EFE: 10 Gbit/s",
             );
         }
         table.remark(

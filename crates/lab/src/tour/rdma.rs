@@ -5,7 +5,7 @@
 //! Settings  TCP of the operating system: two NICs of this process over the loopback, in real time. The board's own TCP:
 //!           OC-3c lines as in the rows above. EFE: Ethernet of 10 Gbit/s, 10 us there and back.
 //! Limits    of virtual rows, what the line can carry in frames of these sizes; of the real one, what a bare TCP stream
-//!           carried just before, written and read in as large pieces.
+//!           carried just before, with the same file, the same hashing at both ends and pieces as large.
 
 use super::{Cargo, Failure, Row, Shared, hex, source};
 use crate::limits;
@@ -90,7 +90,7 @@ impl Over {
     fn name(self) -> &'static str {
         match self {
             Over::OsTcp => "OS TCP",
-            Over::OwnTcp => "own TCP",
+            Over::OwnTcp => "TCP",
             Over::Efe => "EFE",
         }
     }
@@ -102,7 +102,7 @@ pub fn name(by: By, over: Over) -> String {
         By::Write => "Write",
         By::Read => "Read",
     };
-    format!("RDMA {by}, {}", over.name())
+    format!("{by} {}", over.name())
 }
 
 /// Runs a row. `progress` hears of the bytes that have arrived.
@@ -461,29 +461,34 @@ fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u
 
 // ---- in real time
 
-/// A bare TCP stream on the loopback, in pieces as large as a block: Mbit/s.
-fn bare_tcp_mbps(bytes: u64) -> std::io::Result<f64> {
+/// A bare TCP stream on the loopback with the same work at both ends, in pieces as large as a block: Mbit/s.
+fn bare_tcp_mbps(bytes: u64, file: &mut Source) -> std::io::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let at = listener.local_addr()?;
     let clock = Clock::new();
     let reading = std::thread::spawn(move || -> std::io::Result<u64> {
         let (mut stream, _) = listener.accept()?;
-        let (mut buffer, mut total) = (vec![0; BLOCK_BYTES], 0);
+        let (mut buffer, mut total, mut hasher) = (vec![0; BLOCK_BYTES], 0, Sha256::new());
         loop {
             match stream.read(&mut buffer)? {
-                0 => return Ok(total),
-                read => total += read as u64,
+                0 => {
+                    std::hint::black_box(hasher.finalize());
+                    return Ok(total);
+                }
+                read => {
+                    hasher.update(&buffer[..read]);
+                    total += read as u64;
+                }
             }
         }
     });
     let mut stream = TcpStream::connect(at)?;
     stream.set_nodelay(true)?;
-    let buffer = vec![1; BLOCK_BYTES];
-    let mut left = bytes;
-    while left > 0 {
-        let count = left.min(BLOCK_BYTES as u64) as usize;
-        stream.write_all(&buffer[..count])?;
-        left -= count as u64;
+    let mut buffer = vec![0; BLOCK_BYTES];
+    for block in 0..blocks_of(bytes) {
+        let piece = &mut buffer[..length_of(bytes, block)];
+        file(block * BLOCK_BYTES as u64, piece);
+        stream.write_all(piece)?;
     }
     drop(stream);
     let total = reading.join().map_err(|_| std::io::Error::other("the reader panicked"))??;
@@ -616,7 +621,8 @@ fn feed(
 
 fn in_real_time(by: By, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
     let halted = |error: rdma::Error| Failure::Halted(error.to_string());
-    let limit_mbps = bare_tcp_mbps(cargo.len().max(BLOCK_BYTES as u64)).map_err(Failure::Reading)?;
+    let mut unused = source(cargo.clone(), 0, Shared::default(), Rc::default());
+    let limit_mbps = bare_tcp_mbps(cargo.len(), &mut unused).map_err(Failure::Reading)?;
     let (one, two) = (RealEnd::open().map_err(halted)?, RealEnd::open().map_err(halted)?);
     let at = rdma::Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
     let listener = two.context.listen(at, &rdma::Connect::default()).map_err(halted)?;

@@ -24,8 +24,6 @@ use std::time::Duration;
 
 /// Room for what is read at once.
 const ROOM_BYTES: usize = 256 << 10;
-/// So much is read behind a long payload that lands: its trailer and the next header, not the next payload.
-const AHEAD_BYTES: usize = 64;
 /// Bytes that a connection reads or writes before the next has its turn.
 const BUDGET_BYTES: usize = 4 << 20;
 /// Up to so many connections are tried without asking which have something.
@@ -373,7 +371,7 @@ impl Core {
                 return self.set_interest(end);
             }
             let landing = stream.landing(core, places);
-            let most = if landing > 0 { AHEAD_BYTES } else { ROOM_BYTES };
+            let most = stream.read_ahead(ROOM_BYTES);
             let read = match line.link.receive(places, &mut room[..most]) {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.gone(end, true, now),
