@@ -1,5 +1,7 @@
 //! Stories of the RNIC core: two NICs whose segments travel as they are.
 
+mod captures;
+mod dissected;
 mod host;
 mod messages;
 mod midway;
@@ -9,6 +11,7 @@ mod progress;
 mod protection;
 mod rows;
 mod stand;
+mod station;
 mod steps;
 mod streams;
 mod worlds;
