@@ -23,12 +23,6 @@ use core::fmt;
 use core::time::Duration;
 use kiban_ground::{Chance, Instant, Region, SharedBytes, Slab};
 
-/// How long a connection may take to be set up.
-const START_MAX: Duration = Duration::from_secs(10);
-/// How long the host may take to answer a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Connections that have not spoken, or wait for the host's answer, at most.
-const WAITING_MAX: usize = 1024;
 /// A responder whose reply has arrived may speak so much later, if the initiator has not spoken: a peer that reads the
 /// reply and what follows in one go (siw) must not find them together.
 pub const HOLD: Duration = Duration::from_millis(1);
@@ -161,6 +155,9 @@ pub struct Nic {
     alarms: BinaryHeap<Reverse<(Instant, u32)>>,
     stirred: VecDeque<u32>,
     news: VecDeque<News>,
+    start_timeout: Duration,
+    answer_timeout: Duration,
+    waiting_max: usize,
     /// A segment on its way to or from an endpoint.
     segment: Vec<u8>,
 }
@@ -171,6 +168,7 @@ impl Nic {
         let most = config.qps_max.saturating_mul(2);
         let mut chance = Chance::from_seed(seed);
         let salt = chance.draw() as u32;
+        let Config { start_timeout, answer_timeout, waiting_max, .. } = config;
         Nic {
             core: Rnic::new(config, chance.draw()),
             ends: Slab::new(most, salt),
@@ -180,6 +178,9 @@ impl Nic {
             alarms: BinaryHeap::new(),
             stirred: VecDeque::new(),
             news: VecDeque::new(),
+            start_timeout,
+            answer_timeout,
+            waiting_max,
             segment: Vec::new(),
         }
     }
@@ -215,7 +216,7 @@ impl Nic {
     }
 
     fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
-        let until = now + START_MAX;
+        let until = now + self.start_timeout;
         let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
         let number = self.ends.insert(end)?;
         if let Some(qp) = qp {
@@ -255,7 +256,7 @@ impl Nic {
 
     /// The oldest that has not spoken makes room for another.
     fn make_room(&mut self) {
-        while self.waiting.len() >= WAITING_MAX {
+        while self.waiting.len() >= self.waiting_max.max(1) {
             let Some(oldest) = self.waiting.pop_front() else { return };
             if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
                 self.fail(oldest, ConnectError::Timeout);
@@ -285,7 +286,7 @@ impl Nic {
         let Some(end) = self.ends.get_mut(number) else { return };
         match news {
             stream::News::Asked { private_data, depths, extensions } => {
-                end.until = now + ANSWER_MAX;
+                end.until = now + self.answer_timeout;
                 self.alarms.push(Reverse((end.until, number)));
                 let listener = end.listener.unwrap_or(0);
                 let asked = Request { end: number, listener, private_data, depths, extensions };
