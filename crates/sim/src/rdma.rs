@@ -73,13 +73,11 @@ pub struct Mover {
 
 #[derive(Default)]
 struct Numbers {
-    pd: u32,
     cq: u32,
     qp: u32,
     end: u32,
     source: u32,
     target: u32,
-    inbox: u32,
     back: u32,
     peer: Place,
 }
@@ -119,23 +117,23 @@ impl Mover {
         &self.moved
     }
 
-    /// Whether the target holds what the peer's source holds.
-    pub fn target_is_right(&self) -> bool {
-        self.holds(&self.target)
+    /// Whether the target holds what the peer's source holds, after so many additions.
+    pub fn target_is_right(&self, additions: u64) -> bool {
+        let mut expected = contents(self.bytes, !self.asks);
+        if let Some(word) = expected.first_chunk_mut::<8>() {
+            *word = u64::from_ne_bytes(*word).wrapping_add(additions).to_ne_bytes();
+        }
+        self.target.read(self.target.address(), self.bytes) == Some(expected)
     }
 
     /// Whether the last message is what the peer's source holds.
     pub fn inbox_is_right(&self) -> bool {
-        self.holds(&self.inbox)
+        self.inbox.read(self.inbox.address(), self.bytes) == Some(contents(self.bytes, !self.asks))
     }
 
     /// Whether what was read is what our source holds: what was written there before.
     pub fn back_is_right(&self) -> bool {
         self.back.read(self.back.address(), self.bytes) == Some(contents(self.bytes, self.asks))
-    }
-
-    fn holds(&self, region: &Region) -> bool {
-        region.read(region.address(), self.bytes) == Some(contents(self.bytes, !self.asks))
     }
 
     fn sge(stag: u32, region: &Region, bytes: usize) -> Sge {
@@ -260,7 +258,7 @@ impl Program for Mover {
             let sges = [Self::sge(inbox, &self.inbox, self.bytes)].into_iter().collect();
             core.post_receive(qp, ReceiveWork { id, sges }).expect("room");
         }
-        self.numbers = Numbers { pd, cq, qp, source, target, inbox, back, ..Numbers::default() };
+        self.numbers = Numbers { cq, qp, source, target, back, ..Numbers::default() };
         let said = self.said();
         match (self.asks, self.meeting) {
             (true, Meeting::Tcp(remote)) => {

@@ -574,7 +574,6 @@ impl Nic {
     /// Takes the segments that an endpoint has for an end.
     fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
         let Some(qp) = self.qp_of(end) else { return };
-        let mut segment = core::mem::take(&mut self.segment);
         while let Some(front) = endpoint.peek(flow) {
             match self.core.judge(qp, front, front.len()) {
                 Ok(Judged::Place(mut placement)) => {
@@ -588,9 +587,8 @@ impl Nic {
                 // A segment is whole: what wants more is too short, and was a fault.
                 Ok(Judged::Done | Judged::Wants(_)) | Err(_) => {}
             }
-            endpoint.receive(flow, &mut segment, now);
+            endpoint.skip(flow, now);
         }
-        self.segment = segment;
     }
 
     /// Hands an endpoint what an end has to send, as far as it has room.
