@@ -8,8 +8,8 @@
 //! EFE       [`Nic::pump`] moves segments between the core and an endpoint; greetings are MPA's start frames, so that depths,
 //!           extensions and private data are agreed on in one way.
 //! Host      asks and answers by [`Nic::connect_flow`], [`Nic::accept`], [`Nic::reject`], and hears by [`Nic::news`].
-//! Limits    an end that does not get through its start frames in time is given up; those that have not spoken are bounded,
-//!           and the oldest makes room.
+//! Limits    an end that does not get through its start frames in time is given up; those that have not spoken or been
+//!           answered are bounded, and the oldest makes room, of those that have not spoken first.
 
 use super::mpa::{self, Answer, Initiator, Responder};
 use super::rnic::{Config, Judged, Payload, Rnic, StreamTraits, StreamWish, ToLlp};
@@ -142,6 +142,40 @@ struct End {
     stirred: bool,
 }
 
+/// Ends that peers began and that do not stand yet, oldest first; some of them may have failed by now.
+#[derive(Default, Debug)]
+struct Waiting {
+    /// They have not spoken.
+    silent: VecDeque<u32>,
+    /// They wait for the host's answer.
+    asked: VecDeque<u32>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.silent.len() + self.asked.len()
+    }
+
+    /// An end has asked.
+    fn ask(&mut self, end: u32) {
+        self.leave(end);
+        self.asked.push_back(end);
+    }
+
+    fn leave(&mut self, end: u32) {
+        for line in [&mut self.silent, &mut self.asked] {
+            if let Some(at) = line.iter().position(|&waits| waits == end) {
+                line.remove(at);
+            }
+        }
+    }
+
+    /// Who makes room: a crowd that says nothing must not drive out whoever knows how to ask.
+    fn oldest(&mut self) -> Option<u32> {
+        self.silent.pop_front().or_else(|| self.asked.pop_front())
+    }
+}
+
 /// An RDMA NIC with connections.
 #[derive(Debug)]
 pub struct Nic {
@@ -150,8 +184,7 @@ pub struct Nic {
     ends: Slab<End>,
     of_qp: BTreeMap<u32, u32>,
     of_flow: BTreeMap<FlowNumber, u32>,
-    /// Ends that have not spoken or been answered, oldest first; some of them may be further by now.
-    waiting: VecDeque<u32>,
+    waiting: Waiting,
     alarms: BinaryHeap<Reverse<(Instant, u32)>>,
     stirred: VecDeque<u32>,
     news: VecDeque<News>,
@@ -174,7 +207,7 @@ impl Nic {
             ends: Slab::new(most, salt),
             of_qp: BTreeMap::new(),
             of_flow: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             alarms: BinaryHeap::new(),
             stirred: VecDeque::new(),
             news: VecDeque::new(),
@@ -250,14 +283,14 @@ impl Nic {
     pub fn incoming(&mut self, config: &mpa::Config, listener: u32, now: Instant) -> Option<u32> {
         self.make_room();
         let end = self.add(Below::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
-        self.waiting.push_back(end);
+        self.waiting.silent.push_back(end);
         Some(end)
     }
 
-    /// The oldest that has not spoken makes room for another.
+    /// The oldest makes room for another.
     fn make_room(&mut self) {
         while self.waiting.len() >= self.waiting_max.max(1) {
-            let Some(oldest) = self.waiting.pop_front() else { return };
+            let Some(oldest) = self.waiting.oldest() else { return };
             if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
                 self.fail(oldest, ConnectError::Timeout);
             }
@@ -287,6 +320,7 @@ impl Nic {
         match news {
             stream::News::Asked { private_data, depths, extensions } => {
                 end.until = now + self.answer_timeout;
+                self.waiting.ask(number);
                 self.alarms.push(Reverse((end.until, number)));
                 let listener = end.listener.unwrap_or(0);
                 let asked = Request { end: number, listener, private_data, depths, extensions };
@@ -463,7 +497,7 @@ impl Nic {
                     let _ = endpoint.reject(flow, &[], now);
                     return;
                 };
-                self.waiting.push_back(number);
+                self.waiting.ask(number);
                 self.of_flow.insert(flow, number);
                 let mpa::Asked { private_data, ird, ord, extensions, .. } = asked;
                 let (listener, depths) = (service.into(), (ird, ord));
@@ -682,7 +716,7 @@ impl Nic {
         end.qp = Some(qp);
         end.stands = true;
         self.of_qp.insert(qp, number);
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         self.news.push_back(News::Connected { end: number, private_data: Vec::new() });
         self.stir(number);
         Ok(())
@@ -713,7 +747,7 @@ impl Nic {
             }
             Below::Nothing => return Err(OpenError::Gone),
         }
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         self.stir(number);
         Ok(())
     }
@@ -730,7 +764,7 @@ impl Nic {
                 self.core.stream_gone(qp, false);
             }
         }
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         if let Below::Flow { flow, .. } = end.below {
             self.of_flow.remove(&flow);
             if let Some(endpoint) = endpoint {

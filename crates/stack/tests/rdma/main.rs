@@ -1,6 +1,7 @@
 //! Stories of the RNIC core: two NICs whose segments travel as they are.
 
 mod captures;
+mod crowd;
 mod dissected;
 mod host;
 mod messages;

@@ -35,7 +35,8 @@ kiban_ground::settings! {
         start_timeout: Duration = Duration::from_secs(10),
         /// How long the host may take to answer a request to connect.
         answer_timeout: Duration = Duration::from_secs(60),
-        /// Connections that have not spoken, or wait for the host's answer, at most; the oldest makes room.
+        /// Connections that have not spoken, or wait for the host's answer, at most. The oldest makes room, of those
+        /// that have not spoken first.
         waiting_max: usize = 1024,
         /// A segment ends where a scatter/gather element ends, as in paper [3], whose FIFO has one mask a transfer.
         cut_at_elements: bool = false,
