@@ -8,8 +8,8 @@
 //! EFE       [`Nic::pump`] moves segments between the core and an endpoint; greetings are MPA's start frames, so that depths,
 //!           extensions and private data are agreed on in one way.
 //! Host      asks and answers by [`Nic::connect_flow`], [`Nic::accept`], [`Nic::reject`], and hears by [`Nic::news`].
-//! Limits    an end that does not get through its start frames in time is given up; those that have not spoken are bounded,
-//!           and the oldest makes room.
+//! Limits    an end that does not get through its start frames in time is given up; those that have not spoken or been
+//!           answered are bounded, and the oldest makes room, of those that have not spoken first.
 
 use super::mpa::{self, Answer, Initiator, Responder};
 use super::rnic::{Config, Judged, Payload, Rnic, StreamTraits, StreamWish, ToLlp};
@@ -23,12 +23,6 @@ use core::fmt;
 use core::time::Duration;
 use kiban_ground::{Chance, Instant, Region, SharedBytes, Slab};
 
-/// How long a connection may take to be set up.
-const START_MAX: Duration = Duration::from_secs(10);
-/// How long the host may take to answer a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Connections that have not spoken, or wait for the host's answer, at most.
-const WAITING_MAX: usize = 1024;
 /// A responder whose reply has arrived may speak so much later, if the initiator has not spoken: a peer that reads the
 /// reply and what follows in one go (siw) must not find them together.
 pub const HOLD: Duration = Duration::from_millis(1);
@@ -148,6 +142,40 @@ struct End {
     stirred: bool,
 }
 
+/// Ends that peers began and that do not stand yet, oldest first; some of them may have failed by now.
+#[derive(Default, Debug)]
+struct Waiting {
+    /// They have not spoken.
+    silent: VecDeque<u32>,
+    /// They wait for the host's answer.
+    asked: VecDeque<u32>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.silent.len() + self.asked.len()
+    }
+
+    /// An end has asked.
+    fn ask(&mut self, end: u32) {
+        self.leave(end);
+        self.asked.push_back(end);
+    }
+
+    fn leave(&mut self, end: u32) {
+        for line in [&mut self.silent, &mut self.asked] {
+            if let Some(at) = line.iter().position(|&waits| waits == end) {
+                line.remove(at);
+            }
+        }
+    }
+
+    /// Who makes room: a crowd that says nothing must not drive out whoever knows how to ask.
+    fn oldest(&mut self) -> Option<u32> {
+        self.silent.pop_front().or_else(|| self.asked.pop_front())
+    }
+}
+
 /// An RDMA NIC with connections.
 #[derive(Debug)]
 pub struct Nic {
@@ -156,11 +184,13 @@ pub struct Nic {
     ends: Slab<End>,
     of_qp: BTreeMap<u32, u32>,
     of_flow: BTreeMap<FlowNumber, u32>,
-    /// Ends that have not spoken or been answered, oldest first; some of them may be further by now.
-    waiting: VecDeque<u32>,
+    waiting: Waiting,
     alarms: BinaryHeap<Reverse<(Instant, u32)>>,
     stirred: VecDeque<u32>,
     news: VecDeque<News>,
+    start_timeout: Duration,
+    answer_timeout: Duration,
+    waiting_max: usize,
     /// A segment on its way to or from an endpoint.
     segment: Vec<u8>,
 }
@@ -171,15 +201,19 @@ impl Nic {
         let most = config.qps_max.saturating_mul(2);
         let mut chance = Chance::from_seed(seed);
         let salt = chance.draw() as u32;
+        let Config { start_timeout, answer_timeout, waiting_max, .. } = config;
         Nic {
             core: Rnic::new(config, chance.draw()),
             ends: Slab::new(most, salt),
             of_qp: BTreeMap::new(),
             of_flow: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             alarms: BinaryHeap::new(),
             stirred: VecDeque::new(),
             news: VecDeque::new(),
+            start_timeout,
+            answer_timeout,
+            waiting_max,
             segment: Vec::new(),
         }
     }
@@ -215,7 +249,7 @@ impl Nic {
     }
 
     fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
-        let until = now + START_MAX;
+        let until = now + self.start_timeout;
         let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
         let number = self.ends.insert(end)?;
         if let Some(qp) = qp {
@@ -249,14 +283,14 @@ impl Nic {
     pub fn incoming(&mut self, config: &mpa::Config, listener: u32, now: Instant) -> Option<u32> {
         self.make_room();
         let end = self.add(Below::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
-        self.waiting.push_back(end);
+        self.waiting.silent.push_back(end);
         Some(end)
     }
 
-    /// The oldest that has not spoken makes room for another.
+    /// The oldest makes room for another.
     fn make_room(&mut self) {
-        while self.waiting.len() >= WAITING_MAX {
-            let Some(oldest) = self.waiting.pop_front() else { return };
+        while self.waiting.len() >= self.waiting_max.max(1) {
+            let Some(oldest) = self.waiting.oldest() else { return };
             if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
                 self.fail(oldest, ConnectError::Timeout);
             }
@@ -285,7 +319,8 @@ impl Nic {
         let Some(end) = self.ends.get_mut(number) else { return };
         match news {
             stream::News::Asked { private_data, depths, extensions } => {
-                end.until = now + ANSWER_MAX;
+                end.until = now + self.answer_timeout;
+                self.waiting.ask(number);
                 self.alarms.push(Reverse((end.until, number)));
                 let listener = end.listener.unwrap_or(0);
                 let asked = Request { end: number, listener, private_data, depths, extensions };
@@ -462,7 +497,7 @@ impl Nic {
                     let _ = endpoint.reject(flow, &[], now);
                     return;
                 };
-                self.waiting.push_back(number);
+                self.waiting.ask(number);
                 self.of_flow.insert(flow, number);
                 let mpa::Asked { private_data, ird, ord, extensions, .. } = asked;
                 let (listener, depths) = (service.into(), (ird, ord));
@@ -681,7 +716,7 @@ impl Nic {
         end.qp = Some(qp);
         end.stands = true;
         self.of_qp.insert(qp, number);
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         self.news.push_back(News::Connected { end: number, private_data: Vec::new() });
         self.stir(number);
         Ok(())
@@ -712,7 +747,7 @@ impl Nic {
             }
             Below::Nothing => return Err(OpenError::Gone),
         }
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         self.stir(number);
         Ok(())
     }
@@ -729,7 +764,7 @@ impl Nic {
                 self.core.stream_gone(qp, false);
             }
         }
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         if let Below::Flow { flow, .. } = end.below {
             self.of_flow.remove(&flow);
             if let Some(endpoint) = endpoint {
