@@ -314,7 +314,7 @@ impl Core {
                         self.on_writable(end, now);
                     }
                     if bits.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                        self.read(end, now);
+                        self.read(end, bits.intersects(EventFlags::HUP | EventFlags::ERR), now);
                     }
                 }
                 Some(File::Door(door)) => self.open_door(door, now),
@@ -350,7 +350,7 @@ impl Core {
                 }
                 Err(_) => {
                     self.nic.fail(end, ConnectError::Unreachable);
-                    return;
+                    return self.gone(end, false, now);
                 }
             }
         }
@@ -360,15 +360,16 @@ impl Core {
         self.write(end, now);
     }
 
-    /// Reads what is there for an end.
-    fn read(&mut self, end: u32, now: Instant) {
+    /// Reads what is there for an end. `over`: its stream has ended both ways, or is lost.
+    fn read(&mut self, end: u32, over: bool, now: Instant) {
         let mut budget = BUDGET_BYTES;
         loop {
             let Core { nic, lines, room, places, .. } = self;
             let Some(line) = lines.get_mut(&end).filter(|line| line.connected) else { return };
             let Some((stream, core)) = nic.stream(end) else { return };
             if !stream.wants_bytes() {
-                return self.set_interest(end);
+                // Its end is announced for as long as it stands, whatever is watched: it cannot stand in an ended stream.
+                return if over { self.gone(end, false, now) } else { self.set_interest(end) };
             }
             let landing = stream.landing(core, places);
             let most = stream.read_ahead(ROOM_BYTES);
@@ -418,6 +419,10 @@ impl Core {
 
     /// Writes what an end has to send.
     fn write(&mut self, end: u32, now: Instant) {
+        // Whatever the socket could still take.
+        if self.lines.contains_key(&end) && self.nic.wish(end) == StreamWish::Abort {
+            return self.gone(end, false, now);
+        }
         let mut budget = BUDGET_BYTES;
         loop {
             let Core { nic, lines, .. } = self;
@@ -586,7 +591,7 @@ impl Machine for Core {
                 {
                     self.nic.stir(end);
                 }
-                self.read(end, now);
+                self.read(end, false, now);
             }
         }
         self.serve(now);

@@ -330,3 +330,47 @@ fn memory_goes_at_once_when_it_is_dropped() {
     assert_eq!(two.cq.wait(LONG).expect("flushed").status, Status::Flushed);
     assert_eq!(two.context.counters().bad_stag, 1);
 }
+
+#[test]
+fn a_queue_pair_has_one_connection_at_a_time_and_starts_anew_without_the_old_one() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let options = options(over);
+        let address = match contexts(over).2 {
+            Address::Ip(at) if over != Over::Efe => Address::Ip(SocketAddr::new(at.ip(), 1)),
+            other => other,
+        };
+        let twice = one.qp.connect(address, &options, LONG);
+        assert!(matches!(twice, Err(Error::Open(_))), "{over:?}: {twice:?}");
+        // The old connection is still held when the queue pair begins again.
+        one.qp.abort();
+        accepted.wait_disconnected(LONG).expect("over");
+        one.qp.reset().expect("over");
+        two.qp.reset().expect("over");
+        let at = match contexts(over).2 {
+            Address::Ip(at) if over != Over::Efe => Address::Ip(at),
+            _ => {
+                // EFE listens at its own address.
+                drop((connected, accepted));
+                continue;
+            }
+        };
+        let listener = two.context.listen(at, &options).expect("an address");
+        let again = std::thread::scope(|scope| {
+            let accepting =
+                scope.spawn(|| listener.request(LONG).expect("a request").accept(&two.qp, &options));
+            let again = one.qp.connect(listener.address(), &options, LONG).expect("connected");
+            (again, accepting.join().expect("accepted").expect("it waits"))
+        });
+        drop((connected, accepted));
+        let source = one.pattern(1000, Access::NONE);
+        let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), remote(&target))).expect("room");
+        let back = one.pd.reg_mr(1000, Access::LOCAL).expect("room");
+        one.qp.post_send(Wr::read(2, back.all(), remote(&target)).fenced()).expect("room");
+        one.done();
+        one.done();
+        assert_eq!(back.to_vec(0, 1000), source.to_vec(0, 1000));
+        drop(again);
+    }
+}

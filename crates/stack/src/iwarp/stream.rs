@@ -341,6 +341,12 @@ impl Stream {
         self.ends = StreamWish::Abort;
     }
 
+    /// Its queue pair is as new, and no longer its: the byte stream ends.
+    pub fn detach(&mut self) {
+        self.qp = None;
+        self.fail();
+    }
+
     /// The start frames were not exchanged in time: it ends. One that has said its last word ends in order all the same.
     pub fn give_up(&mut self) {
         if self.is_starting() {

@@ -30,6 +30,7 @@ impl Nic {
         private_data: &[u8],
         now: Instant,
     ) -> Result<u32, OpenError> {
+        self.check_free(qp)?;
         let initiator = Initiator::new(config, ird, ord, private_data).map_err(OpenError::PrivateData)?;
         let flow =
             endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
@@ -225,7 +226,16 @@ impl Nic {
 
     /// Hands an endpoint what an end has to send, as far as it has room.
     fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
-        let (Some(flow), Some(qp)) = (self.flow_of(number), self.qp_of(number)) else { return };
+        let Some(flow) = self.flow_of(number) else { return };
+        let Some(qp) = self.qp_of(number) else {
+            // Its queue pair is as new: it ends. One that waits for the host's answer has none yet.
+            if self.stands(number) {
+                let _ = endpoint.abort(flow, now);
+                self.of_flow.remove(&flow);
+                self.flow_gone(number);
+            }
+            return;
+        };
         let most = endpoint.segment_bytes(flow).unwrap_or(0);
         if most >= SEGMENT_BYTES_MIN {
             let mut out = FlowOut { segment: core::mem::take(&mut self.segment), most };

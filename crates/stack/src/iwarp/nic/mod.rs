@@ -250,6 +250,33 @@ impl Nic {
         self.ends.get(end).is_some_and(|end| end.stands && !matches!(end.below, Below::Nothing))
     }
 
+    /// A queue pair has one connection at a time.
+    fn check_free(&self, qp: u32) -> Result<(), OpenError> {
+        let end = self.end_of(qp).and_then(|end| self.ends.get(end));
+        match end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
+            true => Ok(()),
+            false => Err(OpenError::InUse),
+        }
+    }
+
+    /// A queue pair is as new again; what is left of its connection goes on without it, to its end.
+    ///
+    /// # Errors
+    /// As [`Rnic::reset`].
+    pub fn reset(&mut self, qp: u32) -> Result<(), super::rnic::Refusal> {
+        self.core.reset(qp)?;
+        if let Some(number) = self.of_qp.remove(&qp)
+            && let Some(end) = self.ends.get_mut(number)
+        {
+            end.qp = None;
+            if let Below::Stream(stream) = &mut end.below {
+                stream.detach();
+            }
+            self.stir(number);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
         let until = now + self.start_timeout;
         let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
@@ -275,6 +302,7 @@ impl Nic {
         private_data: &[u8],
         now: Instant,
     ) -> Result<u32, OpenError> {
+        self.check_free(qp)?;
         let stream = Stream::initiate(config, qp, depths, private_data).map_err(OpenError::PrivateData)?;
         let end = self.add(Below::Stream(Box::new(stream)), Some(qp), None, now).ok_or(OpenError::TooMany)?;
         self.stir(end);
@@ -432,7 +460,9 @@ impl Nic {
         private_data: &[u8],
         now: Instant,
     ) -> Result<(), OpenError> {
-        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none()).ok_or(OpenError::Gone)?;
+        self.check_free(qp)?;
+        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none() && !end.stands);
+        let end = end.ok_or(OpenError::Gone)?;
         match &mut end.below {
             Below::Stream(stream) => {
                 stream.accept(&mut self.core, qp, depths, private_data).map_err(OpenError::PrivateData)?;
@@ -555,6 +585,8 @@ pub enum OpenError {
     TooMany,
     /// The request was answered, withdrawn or given up.
     Gone,
+    /// The queue pair has a connection, or one on the way.
+    InUse,
 }
 
 impl fmt::Display for OpenError {
@@ -563,6 +595,9 @@ impl fmt::Display for OpenError {
             OpenError::PrivateData(error) => error.fmt(f),
             OpenError::TooMany => f.write_str("there are too many connections: end some first"),
             OpenError::Gone => f.write_str("the request is answered, withdrawn or given up"),
+            OpenError::InUse => f.write_str(
+                "the queue pair has a connection, or one on the way: end it first, or take another",
+            ),
         }
     }
 }
