@@ -59,6 +59,8 @@ pub(crate) struct RdmaTower {
     ends: BTreeMap<StreamId, u32>,
     /// Streams that are the NIC's no more, and whose last words are nobody's.
     closing: BTreeSet<StreamId>,
+    /// Streams whose peer has ended while a message of theirs waits for a receive.
+    ended: BTreeSet<u32>,
     listeners: BTreeSet<u32>,
     efe: Option<(Mac, Endpoint)>,
     buffer: Vec<u8>,
@@ -73,6 +75,7 @@ impl RdmaTower {
             streams: BTreeMap::new(),
             ends: BTreeMap::new(),
             closing: BTreeSet::new(),
+            ended: BTreeSet::new(),
             listeners: BTreeSet::new(),
             efe: None,
             buffer: alloc::vec![0; config.settings.buffer_bytes.max(1)],
@@ -172,7 +175,11 @@ impl RdmaTower {
             Completion::PeerFinished { stream } => {
                 let Some(&end) = self.ends.get(&stream) else { return self.closing.contains(&stream) };
                 self.read(end, stream, host);
-                self.gone(end, stream, host, true);
+                match self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
+                    true => self.gone(end, stream, host, true),
+                    // What has come is not lost because the peer sends no more.
+                    false => drop(self.ended.insert(end)),
+                }
                 true
             }
             Completion::Ended { stream, reason } => {
@@ -255,11 +262,16 @@ impl RdmaTower {
     fn forget_stream(&mut self, end: u32, stream: StreamId) {
         self.streams.remove(&end);
         self.ends.remove(&stream);
+        self.ended.remove(&end);
     }
 
     fn let_go(&mut self, stream: StreamId, host: &mut Host<'_>, in_order: bool) {
-        // One that has ended already is gone with this.
-        let _ = if in_order { host.close(stream) } else { host.abort(stream) };
+        // A closed one ends later, and says so; one that has ended already is gone with this.
+        match in_order {
+            true if host.close(stream).is_ok() => drop(self.closing.insert(stream)),
+            true => {}
+            false => drop(host.abort(stream)),
+        }
     }
 
     /// Moves what there is to move.
@@ -272,6 +284,11 @@ impl RdmaTower {
             if let Some(&stream) = self.streams.get(&end) {
                 self.read(end, stream, host);
                 self.nic.stir(end);
+                if self.ended.contains(&end)
+                    && self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes())
+                {
+                    self.gone(end, stream, host, true);
+                }
             }
         }
         while let Some(end) = self.nic.next_to_serve() {
@@ -279,6 +296,7 @@ impl RdmaTower {
                 self.write(end, stream, host);
             }
         }
+        self.nic.let_go_withdrawn();
     }
 }
 
@@ -420,8 +438,10 @@ impl RdmaHost<'_> {
         let now = self.board.now;
         let RdmaTower { nic, efe, .. } = self.tower();
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, said, now)?;
-        // Segments of one TCP hold no more than one FPDU's worth of surprise for a peer of ours: it may speak at once.
-        nic.core.may_send(qp);
+        // Boards' ends take a reply and what follows it together: there is nothing to wait for but what was agreed.
+        if nic.may_go_first(end) {
+            nic.core.may_send(qp);
+        }
         Ok(())
     }
 

@@ -36,7 +36,8 @@ impl PacketLink {
             mac.ok_or_else(|| told("read the Ethernet address of", io::ErrorKind::InvalidData.into()))?;
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: it makes a file or fails.
-        let file = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(ether_type.to_be())) };
+        // No protocol yet: until it is bound it would hear of every interface.
+        let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
             return Err(told("open raw frames on", io::Error::last_os_error()));
         }

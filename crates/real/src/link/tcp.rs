@@ -214,20 +214,26 @@ impl TcpDoor {
         self.listener.local_addr()
     }
 
-    /// The next connection.
-    pub fn accept(&self) -> Option<(TcpLink, SocketAddr)> {
+    /// The next connection, if there is one.
+    ///
+    /// # Errors
+    /// The program or the system has no more files.
+    pub fn accept(&self) -> io::Result<Option<(TcpLink, SocketAddr)>> {
         loop {
             match self.listener.accept() {
                 Ok((socket, from)) => {
                     if socket.set_nonblocking(true).is_ok()
                         && let Ok(link) = TcpLink::prepare(socket)
                     {
-                        return Some((link, from));
+                        return Ok(Some((link, from)));
                     }
                 }
-                // One that ended before it was taken.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => return None,
+                Err(error) => match error.kind() {
+                    // One that ended before it was taken.
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    _ => return Err(error),
+                },
             }
         }
     }

@@ -60,11 +60,12 @@ struct EndInner {
 
 impl Drop for EndInner {
     fn drop(&mut self) {
-        self.context.turn.work(|core, now| core.forget(self.end, now));
+        self.context.turn.work(|core, now| core.release(self.end, now));
     }
 }
 
-/// A connection. Clones are the same; it is cut when the last goes, unless it was ended before.
+/// A connection. Clones are the same; it is cut when the last goes. One that was ended before ([`Connection::disconnect`])
+/// still brings what was posted, for as long as its queue pair lives.
 #[derive(Clone, Debug)]
 pub struct Connection {
     inner: Arc<EndInner>,
@@ -170,7 +171,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.context.turn.work(|core, _| core.unlisten(self.number));
+        self.context.turn.work(|core, now| core.unlisten(self.number, now));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::link::tcp::{TcpDoor, TcpLink};
 use crate::turn::{Machine, watch};
 use kiban_ground::Instant;
 use kiban_stack::iwarp::mpa;
-use kiban_stack::iwarp::nic::{ConnectError, News, Nic, OpenError, Request};
+use kiban_stack::iwarp::nic::{ConnectError, HOLD, News, Nic, OpenError, Request};
 use kiban_stack::iwarp::rnic::{Config, Event, Places, StreamWish};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::cmp::Reverse;
@@ -30,6 +30,8 @@ const BUDGET_BYTES: usize = 4 << 20;
 const DIRECT_MAX: usize = 2;
 /// How often a driver that tries directly asks all the same.
 const ASK_EVERY: u32 = 32;
+/// How long a door stays closed when this program has no file left.
+const DOOR_CLOSED: Duration = Duration::from_millis(100);
 /// How long a peer may take to end its half of a stream that has ended in order.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -68,6 +70,8 @@ struct Line {
     blocked: bool,
     /// Our half has ended.
     finished: bool,
+    /// It is over, and has so long to say why and to hear the peer's end.
+    leaving: bool,
     /// What its events are.
     interest: EventFlags,
 }
@@ -75,6 +79,17 @@ struct Line {
 struct Door {
     door: TcpDoor,
     config: mpa::Config,
+}
+
+/// What time asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Alarm {
+    /// Whether a responder's reply has arrived, so that it may speak; so many times it had not.
+    Hold(u32, u32),
+    /// A line's farewell is over.
+    Farewell(u32),
+    /// A door that was closed for want of files opens again.
+    Door(u32),
 }
 
 /// How an end's life went, for whoever holds it.
@@ -107,8 +122,7 @@ pub(crate) struct Core {
     pub(super) events: VecDeque<Event>,
     /// Completion queues that told, and nobody has heard.
     pub(super) told: VecDeque<u32>,
-    /// Replies whose arrival is awaited before their ends may speak; lines whose farewell is over.
-    alarms: BinaryHeap<Reverse<(Instant, u32)>>,
+    alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
     completions_seen: u64,
     news: bool,
     more: bool,
@@ -186,24 +200,35 @@ impl Core {
             Ok(end) => end,
             Err(error) => return Ok(Err(error)),
         };
+        if let Err(error) = self.add_line(end, link, false) {
+            self.nic.forget(None, end, now);
+            return Err(error);
+        }
         self.stories.insert(end, Story::default());
-        self.add_line(end, link, false)?;
         Ok(Ok(end))
     }
 
     fn add_line(&mut self, end: u32, link: TcpLink, connected: bool) -> io::Result<()> {
         let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
         self.watch(link.as_fd(), File::Link(end), interest)?;
-        self.lines.insert(end, Line { link, connected, blocked: !connected, finished: false, interest });
+        self.lines.insert(
+            end,
+            Line { link, connected, blocked: !connected, finished: false, leaving: false, interest },
+        );
         self.choose_direct();
         Ok(())
     }
 
     /// Few connections are tried directly.
     fn choose_direct(&mut self) {
+        let was_direct = !self.direct.is_empty();
         self.direct.clear();
         if self.lines.len() <= DIRECT_MAX {
             self.direct.extend(self.lines.keys());
+        } else if was_direct {
+            // What they wait for was not asked for while they were tried.
+            let ends: Vec<u32> = self.lines.keys().copied().collect();
+            ends.into_iter().for_each(|end| self.set_interest(end));
         }
     }
 
@@ -226,12 +251,17 @@ impl Core {
         Ok((number, address.into()))
     }
 
-    pub(super) fn unlisten(&mut self, listener: u32) {
+    pub(super) fn unlisten(&mut self, listener: u32, now: Instant) {
         match &mut self.efe {
             Some(efe) => efe.endpoint.unlisten(listener as u16),
             None => drop(self.doors.remove(&listener)),
         }
-        self.requests.retain(|request| request.listener != listener);
+        let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
+        self.requests = others;
+        let theirs: VecDeque<Request> = theirs;
+        for request in theirs {
+            self.forget(request.end, now);
+        }
     }
 
     /// The next request at a listener.
@@ -253,7 +283,9 @@ impl Core {
     ) -> Result<(), OpenError> {
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
-        self.alarms.push(Reverse((now + kiban_stack::iwarp::nic::HOLD, end)));
+        if self.nic.may_go_first(end) {
+            self.alarms.push(Reverse((now + HOLD, Alarm::Hold(end, 0))));
+        }
         Ok(())
     }
 
@@ -262,10 +294,22 @@ impl Core {
         self.nic.reject(endpoint, end, private_data, now)
     }
 
-    /// Nobody holds an end any more.
+    /// Nobody holds an end any more. One that is on its way to its end goes on, for as long as a farewell takes.
+    pub(super) fn release(&mut self, end: u32, now: Instant) {
+        if !self.nic.is_ending(end) {
+            return self.forget(end, now);
+        }
+        self.stories.remove(&end);
+        self.orphans.push(end);
+        self.nic.stir(end);
+        self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
+    }
+
+    /// An end goes at once.
     pub(super) fn forget(&mut self, end: u32, now: Instant) {
         self.stories.remove(&end);
-        if self.nic.stands(end) && self.lines.get(&end).is_some_and(|line| line.finished) {
+        self.orphans.retain(|&orphan| orphan != end);
+        if self.lines.get(&end).is_some_and(|line| line.finished) {
             // It has said its farewell: the rest is the system's.
             self.lines.remove(&end);
         } else if let Some(line) = self.lines.remove(&end) {
@@ -283,14 +327,17 @@ impl Core {
 
     /// Every connection is cut.
     pub(super) fn abort_all(&mut self, now: Instant) {
-        let ends: Vec<u32> = self.stories.keys().copied().collect();
+        let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
         for end in ends {
-            if let Some(qp) = self.nic.qp_of(end) {
-                // It is there.
-                let _ = self.nic.core.abort(qp);
+            match self.nic.qp_of(end) {
+                Some(qp) => drop(self.nic.core.abort(qp)),
+                None => self.nic.fail(end, ConnectError::Lost),
             }
         }
         self.doors.clear();
+        if let Some(efe) = &mut self.efe {
+            efe.stop_listening();
+        }
         self.serve(now);
     }
 
@@ -326,7 +373,22 @@ impl Core {
     fn open_door(&mut self, number: u32, now: Instant) {
         for _ in 0..64 {
             let Some(Door { door, config }) = self.doors.get(&number) else { return };
-            let Some((link, _)) = door.accept() else { return };
+            let link = match door.accept() {
+                Ok(Some((link, _))) => link,
+                Ok(None) => return,
+                // No file is left: one of those that wait makes room, or the door stays closed for a while.
+                Err(_) if self.nic.give_up_oldest() => {
+                    self.more = true;
+                    return;
+                }
+                Err(_) => {
+                    let door = door.as_fd();
+                    // It fails when the door has gone.
+                    let _ = epoll::modify(&self.epoll, door, File::Door(number).data(), EventFlags::empty());
+                    self.alarms.push(Reverse((now + DOOR_CLOSED, Alarm::Door(number))));
+                    return;
+                }
+            };
             let config = config.clone();
             // Too many: it is closed.
             let Some(end) = self.nic.incoming(&config, number, now) else { continue };
@@ -383,6 +445,8 @@ impl Core {
             if landed > 0 {
                 stream.landed(core, landed);
             }
+            // Nothing of the host's is held from here on.
+            places.clear();
             if read > landed {
                 let room = mem::take(&mut self.room);
                 self.nic.receive(end, &room[..read - landed], now);
@@ -427,6 +491,11 @@ impl Core {
         loop {
             let Core { nic, lines, .. } = self;
             let Some(line) = lines.get_mut(&end) else { return };
+            if !line.leaving && nic.is_over(end) {
+                // However slow the peer reads, it is not waited for for ever.
+                line.leaving = true;
+                self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
+            }
             if line.blocked {
                 return;
             }
@@ -445,7 +514,11 @@ impl Core {
                     budget = budget.saturating_sub(sent);
                     if budget == 0 {
                         self.more = true;
-                        self.nic.stir(end);
+                        // Behind all others that wait.
+                        match self.nic.qp_of(end) {
+                            Some(qp) => self.nic.core.back_in_line(qp),
+                            None => self.nic.stir(end),
+                        }
                         return;
                     }
                 }
@@ -460,7 +533,7 @@ impl Core {
                     && !mem::replace(&mut line.finished, true)
                 {
                     line.link.finish();
-                    self.alarms.push(Reverse((now + FAREWELL, end)));
+                    self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
                 }
             }
             StreamWish::Abort => self.gone(end, false, now),
@@ -504,6 +577,7 @@ impl Core {
             }
             self.more |= more;
         }
+        self.nic.let_go_withdrawn();
         self.hear(now);
     }
 
@@ -531,6 +605,9 @@ impl Core {
                         None => self.nic.forget(None, end, now),
                     }
                 }
+                News::Gone { end } if self.orphans.contains(&end) && !self.lines.contains_key(&end) => {
+                    self.forget(end, now);
+                }
                 News::Gone { end } => {
                     if let Some(story) = self.stories.get_mut(&end) {
                         story.gone = true;
@@ -538,7 +615,9 @@ impl Core {
                 }
             }
         }
-        while let Some(event) = self.nic.core.event() {
+        while self.events.len() < self.nic.core.config().events_max
+            && let Some(event) = self.nic.core.event()
+        {
             self.news = true;
             self.events.push_back(event);
         }
@@ -552,20 +631,38 @@ impl Core {
 
     fn advance(&mut self, now: Instant) {
         self.nic.advance(now);
-        while let Some(&Reverse((at, end))) = self.alarms.peek()
+        while let Some(&Reverse((at, alarm))) = self.alarms.peek()
             && at <= now
         {
             self.alarms.pop();
-            let Some(line) = self.lines.get(&end) else { continue };
-            if line.finished {
-                self.gone(end, true, now);
-            } else if line.link.is_acknowledged() {
-                if let Some(qp) = self.nic.qp_of(end) {
-                    self.nic.core.may_send(qp);
+            match alarm {
+                Alarm::Hold(end, times) => self.hold(end, times, now),
+                Alarm::Farewell(end) if self.lines.contains_key(&end) => self.gone(end, true, now),
+                // Over EFE: who still holds it will let it go.
+                Alarm::Farewell(end) if self.orphans.contains(&end) => self.forget(end, now),
+                Alarm::Farewell(_) => {}
+                Alarm::Door(number) => {
+                    if let Some(Door { door, .. }) = self.doors.get(&number) {
+                        let data = File::Door(number).data();
+                        // It is watched as long as it is there.
+                        let _ = epoll::modify(&self.epoll, door.as_fd(), data, EventFlags::IN);
+                    }
                 }
-            } else {
-                self.alarms.push(Reverse((now + kiban_stack::iwarp::nic::HOLD, end)));
             }
+        }
+    }
+
+    /// A responder that has not heard of its initiator may speak when its reply has arrived.
+    fn hold(&mut self, end: u32, times: u32, now: Instant) {
+        let (Some(line), Some(qp)) = (self.lines.get(&end), self.nic.qp_of(end)) else { return };
+        if self.nic.core.query_qp(qp).is_ok_and(|(.., traits)| traits.may_send) {
+            return;
+        }
+        if line.link.is_acknowledged() {
+            self.nic.core.may_send(qp);
+        } else {
+            let later = HOLD * 2u32.pow(times.min(10));
+            self.alarms.push(Reverse((now + later, Alarm::Hold(end, times + 1))));
         }
     }
 }

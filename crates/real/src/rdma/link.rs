@@ -13,9 +13,10 @@ use kiban_stack::efe::{self, Endpoint, Peer, ethernet};
 use kiban_stack::iwarp::{mpa, nic::Nic};
 use kiban_wire::ethernet::Mac;
 use kiban_wire::numbers::ether_type;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
@@ -130,16 +131,41 @@ enum Socket {
 pub(super) struct EfeLink {
     pub(super) endpoint: Endpoint,
     socket: Socket,
-    /// IPv6 peers, by number.
-    peers: Vec<Ipv6Addr>,
+    peers: Peers,
     room: Box<[u8]>,
     config: mpa::Config,
 }
 
 /// Marks the number of an IPv6 peer.
 const IPV6: u64 = 1 << 63;
-/// IPv6 peers at most that one endpoint knows.
-const PEERS_MAX: usize = 1 << 16;
+/// So many IPv6 peers are known before those are forgotten that no flow is with.
+const PEERS_KEPT: usize = 4096;
+
+/// IPv6 addresses and zones by number: they do not fit into one.
+#[derive(Default)]
+struct Peers {
+    numbers: HashMap<(Ipv6Addr, u32), u32>,
+    places: HashMap<u32, (Ipv6Addr, u32)>,
+    made: u32,
+}
+
+impl Peers {
+    fn number(&mut self, place: (Ipv6Addr, u32), endpoint: &Endpoint) -> u32 {
+        if let Some(&number) = self.numbers.get(&place) {
+            return number;
+        }
+        if self.numbers.len() >= PEERS_KEPT {
+            // Anybody can send a frame from anywhere: who has no flow is a stranger again.
+            let used: HashSet<u32> = endpoint.peers().map(|Peer(peer)| (peer >> 16) as u32).collect();
+            self.places.retain(|number, _| used.contains(number));
+            self.numbers.retain(|_, number| used.contains(number));
+        }
+        self.made = self.made.wrapping_add(1);
+        self.numbers.insert(place, self.made);
+        self.places.insert(self.made, place);
+        self.made
+    }
+}
 
 impl EfeLink {
     /// The link that a lower layer needs, if it needs one.
@@ -165,7 +191,7 @@ impl EfeLink {
         let room = vec![0; 64 + endpoint.frame_bytes_max().max(2048)].into();
         // Who knows extensions says so: there are only kiban's ends.
         let config = mpa::Config { extensions: true, ..mpa::Config::default() };
-        Ok(Some(EfeLink { endpoint, socket, peers: Vec::new(), room, config }))
+        Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config }))
     }
 
     /// The endpoint's number of an address, and the service there.
@@ -173,7 +199,10 @@ impl EfeLink {
         match (to, &self.socket) {
             (Address::Ip(to), Socket::Udp(udp)) => {
                 let port = udp.local().port();
-                Ok((self.peer_of(SocketAddr::new(to.ip(), port))?, to.port()))
+                let service = to.port();
+                let mut place = to;
+                place.set_port(port);
+                Ok((self.peer_of(place), service))
             }
             (Address::Ethernet { mac, service }, Socket::Raw(_)) => Ok((mac.into(), service)),
             _ => Err(io::Error::new(
@@ -183,31 +212,28 @@ impl EfeLink {
         }
     }
 
-    fn peer_of(&mut self, from: SocketAddr) -> io::Result<Peer> {
-        match from.ip() {
-            IpAddr::V4(ip) => Ok(Peer(u64::from(ip.to_bits()) << 16 | u64::from(from.port()))),
-            IpAddr::V6(ip) => {
-                let known = self.peers.iter().position(|known| *known == ip);
-                let index = match known {
-                    Some(index) => index,
-                    None if self.peers.len() < PEERS_MAX => {
-                        self.peers.push(ip);
-                        self.peers.len() - 1
-                    }
-                    None => return Err(io::ErrorKind::OutOfMemory.into()),
-                };
-                Ok(Peer(IPV6 | (index as u64) << 16 | u64::from(from.port())))
+    fn peer_of(&mut self, from: SocketAddr) -> Peer {
+        let place = match from {
+            SocketAddr::V4(from) => u64::from(from.ip().to_bits()) << 16,
+            SocketAddr::V6(from) => {
+                IPV6 | u64::from(self.peers.number((*from.ip(), from.scope_id()), &self.endpoint)) << 16
             }
-        }
+        };
+        Peer(place | u64::from(from.port()))
     }
 
     fn address_of(&self, Peer(peer): Peer) -> Option<SocketAddr> {
         let port = peer as u16;
-        let ip = match peer & IPV6 {
-            0 => IpAddr::V4(Ipv4Addr::from_bits((peer >> 16) as u32)),
-            _ => IpAddr::V6(*self.peers.get((peer >> 16) as u32 as usize)?),
-        };
-        Some(SocketAddr::new(ip, port))
+        if peer & IPV6 == 0 {
+            return Some(SocketAddr::new(Ipv4Addr::from_bits((peer >> 16) as u32).into(), port));
+        }
+        let &(ip, zone) = self.peers.places.get(&((peer >> 16) as u32))?;
+        Some(SocketAddrV6::new(ip, port, 0, zone).into())
+    }
+
+    /// Requests for services are refused from now on.
+    pub(super) fn stop_listening(&mut self) {
+        self.endpoint.unlisten_all();
     }
 
     /// Requests for a service are taken from now on. The listener's number is the service; zero: one is chosen.
@@ -240,9 +266,8 @@ impl EfeLink {
                 Socket::Udp(udp) => {
                     let Some((length, from)) = udp.receive(&mut self.room) else { return false };
                     let room = std::mem::take(&mut self.room);
-                    if let Ok(peer) = self.peer_of(from) {
-                        self.endpoint.arrive(peer, &room[..length], now);
-                    }
+                    let peer = self.peer_of(from);
+                    self.endpoint.arrive(peer, &room[..length], now);
                     self.room = room;
                 }
                 Socket::Raw(raw) => {

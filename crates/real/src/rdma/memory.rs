@@ -107,10 +107,12 @@ impl Mr {
     }
 
     /// A part, by where it begins. What is not within is refused when the work is done, not here.
+    ///
+    /// # Panics
+    /// When it is longer than one message can be: 4 GiB less one byte.
     pub fn slice(&self, at: usize, length: usize) -> Slice {
         let address = self.region.address().wrapping_add(at as u64);
-        // A longer one is a longer one than fits in any case.
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let length = u32::try_from(length).expect("a slice is shorter than 4 GiB: move more in several");
         Slice(Sge { stag: self.stag, address, length })
     }
 
@@ -154,7 +156,7 @@ impl Mr {
         Binding { region: self.stag, address, length: length as u64, access }
     }
 
-    /// Takes the memory back, and says if that cannot be: windows look at it. Dropping does the same without a word.
+    /// Takes the memory back, and says if that cannot be: windows look at it. Dropping takes it from them as well.
     ///
     /// # Errors
     /// The region, and why.
@@ -168,9 +170,8 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // With windows bound to it the memory stays, held by the table, until the context goes. After `deregister` the
-        // key names nothing.
-        let _ = self.pd.context().turn.work(|core, _| core.nic.deregister(self.stag));
+        // Windows that are bound to it show nothing any more. After `deregister` the key names nothing already.
+        let _ = self.pd.context().turn.work(|core, _| core.nic.withdraw(self.stag));
     }
 }
 

@@ -401,6 +401,8 @@ impl Qp {
     /// # Errors
     /// None was taken, and why.
     pub fn post_send_all(&self, wrs: impl IntoIterator<Item = Wr>) -> Result<usize, Error> {
+        // Before the lock is taken: it may use this context.
+        let wrs: SmallVec<[Wr; 8]> = wrs.into_iter().collect();
         let (taken, refusal) = self.context().turn.work(|core, _| {
             let mut taken = 0;
             for wr in wrs {

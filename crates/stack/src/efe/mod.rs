@@ -186,6 +186,16 @@ impl Endpoint {
         self.services.contains(&service)
     }
 
+    /// Requests for any service are refused from now on.
+    pub fn unlisten_all(&mut self) {
+        self.services.clear();
+    }
+
+    /// Who flows are with, those that are being set up or remembered for a while among them.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> {
+        self.flows.iter().map(|(_, flow)| flow.peer)
+    }
+
     /// Requests for `service` are refused from now on.
     pub fn unlisten(&mut self, service: u16) {
         self.services.retain(|known| *known != service);

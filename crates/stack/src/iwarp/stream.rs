@@ -7,7 +7,8 @@
 //! Up        [`Stream::receive`] takes bytes as they come. Of a long frame without CRC, the header is judged when it is
 //!           here, and [`Stream::landing`] says where the next bytes of the byte stream go, so that a socket puts them
 //!           there. Short frames, and all with a CRC, are placed by one copy when they are whole and right.
-//! Limits    what is held of a frame that is not whole: one frame (64 KiB) a stream, nothing between frames.
+//! Limits    what is held of a frame that is not whole: one frame (64 KiB) a stream, nothing between frames. A stream whose
+//!           message waits for a receive holds what was read with it.
 //! Left out  time: whoever drives the stream gives up on peers that do not begin ([`Stream::is_starting`]).
 
 use super::mpa::{
@@ -65,6 +66,8 @@ pub enum News {
     },
     /// The peer's start frame breaks a rule.
     Failed(SetupFault),
+    /// The queue pair cannot be connected any more.
+    Lost,
 }
 
 /// Bytes to be sent, in order.
@@ -192,8 +195,10 @@ pub struct Stream {
     trailer: usize,
     /// Falls with each short frame since the last long one.
     long_frames: u8,
-    /// A segment that waits for a receive, and what came behind it.
-    stalled: Option<(Vec<u8>, Vec<u8>)>,
+    /// A segment that waits for a receive.
+    stalled: Option<Vec<u8>>,
+    /// What came behind it, taken up to a place.
+    behind: (Vec<u8>, usize),
     news: Option<News>,
     /// The peer broke a rule: nothing more is taken.
     deaf: bool,
@@ -213,6 +218,7 @@ impl Stream {
             trailer: 0,
             long_frames: 0,
             stalled: None,
+            behind: (Vec::new(), 0),
             news: None,
             deaf: false,
             ends: StreamWish::Open,
@@ -243,7 +249,7 @@ impl Stream {
     }
 
     /// Accepts what was asked, for a queue pair that is not connected. (`ird`, `ord`): reads of the peer's and of ours
-    /// under way at most; whether both know RFC 7306 comes back.
+    /// under way at most. Whether the queue pair is connected now.
     ///
     /// # Errors
     /// When the private data is too long.
@@ -259,8 +265,17 @@ impl Stream {
         self.qp = Some(qp);
         self.out.push(&reply);
         self.out.close();
-        self.bind(rnic, &agreed, false);
-        Ok(agreed.extensions)
+        Ok(self.bind(rnic, &agreed, false))
+    }
+
+    /// Whether the peer's request waits for an answer.
+    pub fn is_asked(&self) -> bool {
+        matches!(self.phase, Phase::Responding(_))
+    }
+
+    /// Whether a responder has agreed to wait for the initiator's ready-to-receive message, whatever else it knows.
+    pub fn waits_for_rtr(&self) -> bool {
+        matches!(self.phase, Phase::Up { rtr: Some(_), .. })
     }
 
     /// Refuses what was asked; the stream ends when that has been said.
@@ -297,14 +312,16 @@ impl Stream {
     }
 
     /// The peer's words have bound the queue pair.
-    fn bind(&mut self, rnic: &mut Rnic, agreed: &Agreed, initiates: bool) {
-        let Some(qp) = self.qp else { return };
+    fn bind(&mut self, rnic: &mut Rnic, agreed: &Agreed, initiates: bool) -> bool {
+        let Some(qp) = self.qp else { return false };
         let Agreed { crc, markers_in, markers_out, ird, ord, rtr, extensions, .. } = *agreed;
+        // A read that says no more than that we are ready takes a place of its own.
+        let ord = if initiates && rtr == Some(Rtr::Read) { ord.max(1) } else { ord };
         let traits = StreamTraits { ird, ord, extensions, may_send: initiates };
         if rnic.connect(qp, traits).is_err() {
             // The queue pair has gone, or was taken by another stream.
             self.fail();
-            return;
+            return false;
         }
         self.out.crc = crc;
         self.out.weaver = markers_out.then(Weaver::new);
@@ -313,11 +330,12 @@ impl Stream {
         if initiates && let Some(rtr) = rtr {
             self.ready_to_receive(rnic, qp, rtr);
         }
+        true
     }
 
     /// The initiator's first word lets the responder speak (RFC 6581 §9).
     fn ready_to_receive(&mut self, rnic: &mut Rnic, qp: u32, rtr: Rtr) {
-        let nothing = |operation| SendWork { signalled: false, ..SendWork::new(0, operation, Data::none()) };
+        let nothing = |operation| SendWork::new(0, operation, Data::none());
         // Zero is a tag that some peers do not like, though no byte goes there.
         let nowhere = Place { stag: 1, offset: 0 };
         let posted = match rtr {
@@ -328,8 +346,8 @@ impl Stream {
                 self.out.close();
                 Ok(())
             }
-            Rtr::Write => rnic.post_send(qp, nothing(Operation::write(nowhere))),
-            Rtr::Read => rnic.post_send(qp, nothing(Operation::read(nowhere))),
+            Rtr::Write => rnic.post_quietly(qp, nothing(Operation::write(nowhere))),
+            Rtr::Read => rnic.post_quietly(qp, nothing(Operation::read(nowhere))),
         };
         if posted.is_err() {
             self.fail();
@@ -364,7 +382,10 @@ impl Stream {
                 Phase::Initiating(initiator) => match initiator.take(bytes) {
                     Ok(Answer::Wants) => return,
                     Ok(Answer::Agreed(agreed)) => {
-                        self.bind(rnic, &agreed, true);
+                        if !self.bind(rnic, &agreed, true) {
+                            self.news = Some(News::Lost);
+                            return;
+                        }
                         let extensions = agreed.extensions;
                         self.news = Some(News::Connected { private_data: agreed.private_data, extensions });
                         agreed.consumed
@@ -402,8 +423,8 @@ impl Stream {
     /// Takes bytes when the stream is up: how many.
     fn take_bytes(&mut self, rnic: &mut Rnic, bytes: &[u8]) -> usize {
         let Some(qp) = self.qp.filter(|_| !self.deaf) else { return bytes.len() };
-        if let Some((_, behind)) = &mut self.stalled {
-            behind.extend_from_slice(bytes);
+        if self.stalled.is_some() {
+            self.behind.0.extend_from_slice(bytes);
             return bytes.len();
         }
         if let Some((placement, _)) = &mut self.landing {
@@ -422,7 +443,7 @@ impl Stream {
         }
         if self.held.is_empty() {
             let used = self.take_run(rnic, qp, bytes);
-            self.held.extend_from_slice(&bytes[used..]);
+            self.keep(&bytes[used..]);
             return bytes.len();
         }
         let count = self.wanted.saturating_sub(self.held.len()).min(bytes.len());
@@ -430,16 +451,26 @@ impl Stream {
         if self.held.len() >= self.wanted {
             let mut held = mem::take(&mut self.held);
             let used = self.take_run(rnic, qp, &held);
-            if used < held.len() {
-                held.drain(..used);
-                self.held = held;
+            held.drain(..used);
+            match self.stalled {
+                None if held.is_empty() => {}
+                None => self.held = held,
+                Some(_) => self.behind = (held, 0),
             }
         }
         count
     }
 
+    /// Keeps what was not taken: the front of a frame, or what stands behind a message that waits.
+    fn keep(&mut self, rest: &[u8]) {
+        match self.stalled {
+            None => self.held.extend_from_slice(rest),
+            Some(_) => self.behind = (rest.to_vec(), 0),
+        }
+    }
+
     /// Takes the frames in a run of bytes: how many bytes. What is left is the front of a frame that must be held until
-    /// `wanted` bytes of it are here.
+    /// `wanted` bytes of it are here, or stands behind a message that waits for a receive.
     fn take_run(&mut self, rnic: &mut Rnic, qp: u32, run: &[u8]) -> usize {
         let mut used = 0;
         let Phase::Up { deframer, rtr } = &mut self.phase else { return run.len() };
@@ -472,8 +503,8 @@ impl Stream {
                     match take_segment(rnic, qp, ulpdu) {
                         Taken::Whole => {}
                         Taken::Dry => {
-                            self.stalled = Some((ulpdu.to_vec(), run[used..].to_vec()));
-                            return run.len();
+                            self.stalled = Some(ulpdu.to_vec());
+                            return used;
                         }
                         Taken::Fault => self.deaf = true,
                     }
@@ -492,8 +523,11 @@ impl Stream {
                         return used;
                     }
                     Ok(Judged::Done) => {
-                        self.trailer = mpa::trailer_bytes(length);
-                        used += mpa::fpdu_bytes(length) - self.trailer;
+                        let trailer = mpa::trailer_bytes(length);
+                        used += mpa::fpdu_bytes(length) - trailer;
+                        // What is here of the trailer; the rest is still to come.
+                        let here = trailer.min(run.len() - used);
+                        (self.trailer, used) = (trailer - here, used + here);
                     }
                     Ok(Judged::Place(mut placement)) => {
                         self.long_frames = SHORT_FRAMES;
@@ -505,8 +539,10 @@ impl Stream {
                             self.landing = Some((placement, mpa::trailer_bytes(length)));
                             self.finish_landing(rnic, qp);
                         }
-                        // What follows is the payload's rest, or its trailer: not a frame.
-                        return used;
+                        // What follows is the payload's rest, or its trailer, some of which may be here: not a frame.
+                        let here = self.trailer.min(run.len() - used);
+                        self.trailer -= here;
+                        return if self.deaf { run.len() } else { used + here };
                     }
                     Err(_) => self.deaf = true,
                 },
@@ -542,11 +578,21 @@ impl Stream {
 
     /// A receive was posted (`Rnic::resumed`): the message that waited for it goes on.
     pub fn resume(&mut self, rnic: &mut Rnic) {
-        let (Some(qp), Some((segment, behind))) = (self.qp, self.stalled.take()) else { return };
+        let (Some(qp), Some(segment)) = (self.qp, self.stalled.take()) else { return };
         match take_segment(rnic, qp, &segment) {
-            Taken::Dry => self.stalled = Some((segment, behind)),
+            Taken::Dry => {
+                self.stalled = Some(segment);
+                return;
+            }
             Taken::Fault => self.deaf = true,
-            Taken::Whole => self.receive(rnic, &behind),
+            Taken::Whole => {}
+        }
+        // The same bytes serve until all of them are taken: a crowd of short messages is not copied for each of them.
+        let (behind, at) = mem::take(&mut self.behind);
+        let used = at + self.take_run(rnic, qp, &behind[at..]);
+        match self.stalled {
+            Some(_) => self.behind = (behind, used),
+            None => self.held.extend_from_slice(behind.get(used..).unwrap_or(&[])),
         }
     }
 

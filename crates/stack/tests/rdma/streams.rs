@@ -283,3 +283,59 @@ fn a_message_without_a_receive_waits_if_the_queue_pair_does() {
     let expected: Vec<u8> = (0..3u8).flat_map(|id| (0..100).map(move |at| at + id)).collect();
     assert_eq!(target.bytes(), expected);
 }
+
+#[test]
+fn a_long_frame_may_be_cut_anywhere_its_trailer_included() {
+    let length = 17_000u32;
+    let run = |cut: Option<usize>| {
+        let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
+        let Joined { one, two, .. } = &mut joined;
+        let source = one.side.pattern(length as usize, Access::NONE);
+        let target = two.side.memory(length as usize, Access::ALL);
+        let place = Place { stag: target.stag, offset: target.region.address() };
+        for id in 0..2 {
+            one.side.send(id, Operation::write(place), Data::one(source.sge(0, length)));
+        }
+        let bytes = one.pull(usize::MAX);
+        let (front, rest) = bytes.split_at(cut.unwrap_or(0));
+        two.push(front);
+        two.push(rest);
+        assert_eq!(two.side.nic.counters().writes_in, 2, "cut at {cut:?}");
+        assert_eq!(target.bytes(), source.bytes(), "cut at {cut:?}");
+        bytes.len()
+    };
+    let all = run(None);
+    // All places near the frames' borders, and some within.
+    let near = |cut: usize| [0, all / 2, all].iter().any(|border| cut.abs_diff(*border) < 40);
+    for cut in (0..=all).filter(|&cut| near(cut) || cut % 997 == 0) {
+        run(Some(cut));
+    }
+}
+
+#[test]
+fn memory_that_a_peer_invalidates_leaves_as_it_was_when_the_peer_asked_for_it() {
+    let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
+    let Joined { one, two, .. } = &mut joined;
+    let source = two.side.pattern(100_000, Access::ALL);
+    let expected = source.bytes();
+    let back = one.side.memory(100_000, Access::LOCAL);
+    let place = Place { stag: source.stag, offset: source.region.address() };
+    two.side.receive(7, &[]);
+    one.side.send(1, Operation::read(place), Data::one(back.sge(0, 100_000)));
+    let request = one.pull(usize::MAX);
+    two.push(&request);
+    let front = two.pull(1000);
+    one.side.send(2, Operation::Send { invalidate: Some(source.stag) }, Data::none());
+    let invalidate = one.pull(usize::MAX);
+    two.push(&invalidate);
+    // What a driver does after all work.
+    let withdrawn = two.side.nic.withdrawn().expect("the tag is gone");
+    two.stream.let_go(&withdrawn);
+    source.fill(&vec![0xee; 100_000]);
+    one.push(&front);
+    joined.run();
+    assert!(joined.one.side.nic.counters().landed_bytes > 0);
+    assert_eq!(back.bytes()[..60_000], expected[..60_000], "the burst that was under way");
+    let came = back.bytes();
+    assert!((0..came.len()).all(|at| [0, expected[at]].contains(&came[at])), "nothing of what came later");
+}

@@ -49,6 +49,15 @@ impl Nic {
         while let Some(event) = endpoint.next_event() {
             self.on_flow_event(endpoint, event, config, now);
         }
+        // What has waited for a receive may ask for answers, which are served below.
+        let mut woken = Vec::new();
+        while let Some(end) = self.next_resumed() {
+            match self.flow_of(end) {
+                Some(flow) => self.take_from_flow(endpoint, end, flow, now),
+                None => woken.push(end),
+            }
+        }
+        self.woken = woken;
         let mut later = Vec::new();
         while let Some(end) = self.next_to_serve() {
             if self.flow_of(end).is_some() {
@@ -58,11 +67,6 @@ impl Nic {
             }
         }
         later.into_iter().for_each(|end| self.stir(end));
-        while let Some(end) = self.next_resumed() {
-            if let Some(flow) = self.flow_of(end) {
-                self.take_from_flow(endpoint, end, flow, now);
-            }
-        }
     }
 
     fn flow_of(&self, end: u32) -> Option<FlowNumber> {
@@ -172,11 +176,14 @@ impl Nic {
         greeting: &[u8],
         now: Instant,
     ) {
+        let is_narrow = endpoint.segment_bytes(flow).is_none_or(|most| most < SEGMENT_BYTES_MIN);
         let Some(end) = self.ends.get_mut(number) else { return };
         let Below::Flow { phase, .. } = &mut end.below else { return };
         match core::mem::replace(phase, FlowPhase::Up { finished: false }) {
             FlowPhase::Initiating(mut initiator) => {
                 let error = match initiator.take(greeting) {
+                    // A peer that takes no segment with a header in it.
+                    Ok(Answer::Agreed(_)) if is_narrow => ConnectError::Lost,
                     Ok(Answer::Agreed(agreed)) => {
                         let mpa::Agreed { ird, ord, extensions, private_data, .. } = agreed;
                         let traits = StreamTraits { ird, ord, extensions, may_send: true };
@@ -197,6 +204,11 @@ impl Nic {
                 self.of_flow.remove(&flow);
                 end.below = Below::Nothing;
                 self.fail(number, error);
+            }
+            FlowPhase::Accepted if is_narrow => {
+                let _ = endpoint.abort(flow, now);
+                self.of_flow.remove(&flow);
+                self.flow_gone(number);
             }
             // What we accepted is confirmed: what waited for it may go.
             FlowPhase::Accepted => self.stir(number),
@@ -228,20 +240,23 @@ impl Nic {
     fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
         let Some(flow) = self.flow_of(number) else { return };
         let Some(qp) = self.qp_of(number) else {
-            // Its queue pair is as new: it ends. One that waits for the host's answer has none yet.
-            if self.stands(number) {
+            // Its queue pair is as new, or it was given up: it ends. One that waits for the host's answer has none yet.
+            let failed = self.ends.get(number).is_some_and(|end| end.failed);
+            if failed || self.stands(number) {
                 let _ = endpoint.abort(flow, now);
                 self.of_flow.remove(&flow);
                 self.flow_gone(number);
             }
             return;
         };
-        let most = endpoint.segment_bytes(flow).unwrap_or(0);
-        if most >= SEGMENT_BYTES_MIN {
+        let mut all_left = true;
+        if let Some(most) = endpoint.segment_bytes(flow) {
             let mut out = FlowOut { segment: core::mem::take(&mut self.segment), most };
+            all_left = false;
             while endpoint.room(flow) > 0 {
                 out.segment.clear();
                 if !self.core.next_segment(qp, &mut out) {
+                    all_left = true;
                     break;
                 }
                 if endpoint.send(flow, &out.segment, now).is_err() {
@@ -258,6 +273,8 @@ impl Nic {
         }
         match self.core.stream_wish(qp) {
             StreamWish::Open => {}
+            // Answers that are owed go first.
+            StreamWish::Finish if !all_left => {}
             StreamWish::Finish => self.finish_flow(endpoint, number, flow),
             StreamWish::Abort => {
                 let _ = endpoint.abort(flow, now);

@@ -14,7 +14,7 @@
 mod flows;
 
 use super::mpa::{self, Initiator, Responder};
-use super::rnic::{Config, Rnic, StreamTraits, StreamWish};
+use super::rnic::{Config, QpState, Rnic, StreamTraits, StreamWish};
 use super::stream::{self, Stream};
 use crate::efe::{Endpoint, FlowNumber};
 use alloc::boxed::Box;
@@ -193,7 +193,9 @@ pub struct Nic {
     start_timeout: Duration,
     answer_timeout: Duration,
     waiting_max: usize,
-    /// A segment on its way to or from an endpoint.
+    /// Ends over byte streams that go on, found while flows were looked for.
+    woken: Vec<u32>,
+    /// A segment on its way to an endpoint.
     segment: Vec<u8>,
 }
 
@@ -216,6 +218,7 @@ impl Nic {
             start_timeout,
             answer_timeout,
             waiting_max,
+            woken: Vec::new(),
             segment: Vec::new(),
         }
     }
@@ -250,10 +253,11 @@ impl Nic {
         self.ends.get(end).is_some_and(|end| end.stands && !matches!(end.below, Below::Nothing))
     }
 
-    /// A queue pair has one connection at a time.
+    /// A queue pair has one connection at a time, and begins it as new.
     fn check_free(&self, qp: u32) -> Result<(), OpenError> {
         let end = self.end_of(qp).and_then(|end| self.ends.get(end));
-        match end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
+        let is_idle = matches!(self.core.query_qp(qp), Ok((_, QpState::Idle, _)));
+        match is_idle && end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
             true => Ok(()),
             false => Err(OpenError::InUse),
         }
@@ -319,12 +323,18 @@ impl Nic {
 
     /// The oldest makes room for another.
     fn make_room(&mut self) {
-        while self.waiting.len() >= self.waiting_max.max(1) {
-            let Some(oldest) = self.waiting.oldest() else { return };
+        while self.waiting.len() >= self.waiting_max.max(1) && self.give_up_oldest() {}
+    }
+
+    /// Gives up one of those that wait, where something else is scarce: whether there was one.
+    pub fn give_up_oldest(&mut self) -> bool {
+        while let Some(oldest) = self.waiting.oldest() {
             if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
                 self.fail(oldest, ConnectError::Timeout);
+                return true;
             }
         }
+        false
     }
 
     /// The stream of an end, and the core: a driver moves bytes with both.
@@ -364,6 +374,7 @@ impl Nic {
                 self.fail(number, ConnectError::Rejected(private_data))
             }
             stream::News::Failed(fault) => self.fail(number, ConnectError::Fault(fault)),
+            stream::News::Lost => self.fail(number, ConnectError::Lost),
         }
     }
 
@@ -416,6 +427,9 @@ impl Nic {
 
     /// The next end whose stream stood for want of a receive, and need not.
     pub fn next_resumed(&mut self) -> Option<u32> {
+        if let Some(end) = self.woken.pop() {
+            return Some(end);
+        }
         while let Some(qp) = self.core.resumed() {
             let Some(&end) = self.of_qp.get(&qp) else { continue };
             if let Some((stream, core)) = self.stream(end) {
@@ -465,7 +479,13 @@ impl Nic {
         let end = end.ok_or(OpenError::Gone)?;
         match &mut end.below {
             Below::Stream(stream) => {
-                stream.accept(&mut self.core, qp, depths, private_data).map_err(OpenError::PrivateData)?;
+                if !stream.is_asked() {
+                    return Err(OpenError::Gone);
+                }
+                let accepted = stream.accept(&mut self.core, qp, depths, private_data);
+                if !accepted.map_err(OpenError::PrivateData)? {
+                    return Err(OpenError::InUse);
+                }
             }
             Below::Flow { flow, phase } => {
                 let (Some(endpoint), FlowPhase::Responding(responder)) = (endpoint, &*phase) else {
@@ -541,18 +561,71 @@ impl Nic {
         }
     }
 
-    /// Memory is taken back: streams let go of it first, then its steering tag names nothing.
+    /// Memory is taken back: its steering tag names nothing from now on, and streams let go of it.
     ///
     /// # Errors
     /// There is no such tag, or windows are bound to it.
     pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, super::rnic::Refusal> {
         let blocks = self.core.deregister(stag)?;
+        blocks.iter().for_each(|block| self.let_go(block));
+        self.let_go_withdrawn();
+        Ok(blocks)
+    }
+
+    /// The same though windows are bound to it: they show nothing any more.
+    ///
+    /// # Errors
+    /// There is no such tag.
+    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, super::rnic::Refusal> {
+        let blocks = self.core.withdraw(stag)?;
+        blocks.iter().for_each(|block| self.let_go(block));
+        self.let_go_withdrawn();
+        Ok(blocks)
+    }
+
+    fn let_go(&mut self, memory: &Region) {
         for (_, end) in self.ends.iter_mut() {
             if let Below::Stream(stream) = &mut end.below {
-                blocks.iter().for_each(|block| stream.let_go(block));
+                stream.let_go(memory);
             }
         }
-        Ok(blocks)
+    }
+
+    /// Streams let go of what was invalidated. A driver calls it after all work, before its host looks.
+    #[inline]
+    pub fn let_go_withdrawn(&mut self) {
+        while let Some(memory) = self.core.withdrawn() {
+            self.let_go(&memory);
+        }
+    }
+
+    /// Whether a connection is on its way to an end in order: what it has to say still leaves.
+    pub fn is_ending(&self, number: u32) -> bool {
+        let Some(end) = self.ends.get(number) else { return false };
+        let closes = end.qp.is_some_and(|qp| matches!(self.core.query_qp(qp), Ok((_, QpState::Closing, _))));
+        match &end.below {
+            Below::Nothing => false,
+            Below::Stream(stream) => closes || stream.wish(&self.core) == StreamWish::Finish,
+            Below::Flow { .. } => {
+                closes || end.qp.is_some_and(|qp| self.core.stream_wish(qp) == StreamWish::Finish)
+            }
+        }
+    }
+
+    /// Whether an end's queue pair, or its set-up, is over: nothing more is to be said but why.
+    pub fn is_over(&self, number: u32) -> bool {
+        self.ends.get(number).is_some_and(|end| {
+            end.failed
+                || end.qp.is_some_and(|qp| {
+                    matches!(self.core.query_qp(qp), Ok((_, QpState::Terminate | QpState::Error, _)))
+                })
+        })
+    }
+
+    /// Whether a responder may speak when its reply has arrived, though the initiator has not yet spoken: unless both agreed
+    /// on a message that says so (RFC 6581 §9).
+    pub fn may_go_first(&mut self, end: u32) -> bool {
+        self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
     }
 
     // ---- time
@@ -585,7 +658,7 @@ pub enum OpenError {
     TooMany,
     /// The request was answered, withdrawn or given up.
     Gone,
-    /// The queue pair has a connection, or one on the way.
+    /// The queue pair has a connection, or one on the way, or had one and was not reset.
     InUse,
 }
 
@@ -596,7 +669,7 @@ impl fmt::Display for OpenError {
             OpenError::TooMany => f.write_str("there are too many connections: end some first"),
             OpenError::Gone => f.write_str("the request is answered, withdrawn or given up"),
             OpenError::InUse => f.write_str(
-                "the queue pair has a connection, or one on the way: end it first, or take another",
+                "the queue pair has a connection, or had one: end it and reset the queue pair, or take another",
             ),
         }
     }

@@ -390,6 +390,18 @@ impl Rnic {
         self.smt.remove(stag)
     }
 
+    /// The same though windows are bound to it: they show nothing any more.
+    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
+        self.smt.unbind_windows(stag);
+        self.smt.remove(stag)
+    }
+
+    /// Memory that was invalidated since the last call: lower layers have to let go of it before the host hears of it.
+    #[inline]
+    pub fn withdrawn(&mut self) -> Option<Region> {
+        self.smt.withdrawn.pop()
+    }
+
     // ---- completion queues
 
     /// A completion queue for `entries` completions.
@@ -547,6 +559,9 @@ impl Rnic {
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), Refusal> {
         let gone = self.qps.remove(qp).ok_or(Refusal::UnknownQp)?;
         gone.release(&mut self.smt, &mut self.srqs, &mut self.desk);
+        if let Some(srq) = gone.attributes.srq.and_then(|srq| self.srqs.get_mut(srq)) {
+            srq.waiters.retain(|&waits| waits != qp);
+        }
         self.desk.line.retain(|&waits| waits != qp);
         Ok(())
     }
@@ -665,6 +680,19 @@ impl Rnic {
             }
         }
         Ok(())
+    }
+
+    /// Posts the NIC's own first work, before any of the host's.
+    pub(super) fn post_quietly(&mut self, qp: u32, work: SendWork) -> Result<(), Refusal> {
+        let (qp, desk) = self.qp(qp)?;
+        match qp.state {
+            QpState::Rts => {
+                qp.sq.push_quietly(work);
+                qp.want_service(desk);
+                Ok(())
+            }
+            state => Err(Refusal::BadState(state)),
+        }
     }
 
     /// Posts a receive. In a queue pair that is over it ends as flushed.

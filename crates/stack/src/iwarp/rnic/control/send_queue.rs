@@ -49,13 +49,15 @@ pub(in super::super) struct SendQueue {
     /// The number of the front.
     first: u64,
     pub(in super::super) most: usize,
+    /// The front is the NIC's own: nobody hears how it ends, not even of an error.
+    quiet: bool,
     /// WQEs from this number on were posted too late: they never start, and end as flushed in their turn.
     closed_from: Option<u64>,
 }
 
 impl SendQueue {
     pub(in super::super) fn new(most: usize) -> SendQueue {
-        SendQueue { wqes: VecDeque::new(), started: 0, first: 0, most, closed_from: None }
+        SendQueue { wqes: VecDeque::new(), started: 0, first: 0, most, quiet: false, closed_from: None }
     }
 
     pub(in super::super) fn is_full(&self) -> bool {
@@ -68,6 +70,13 @@ impl SendQueue {
 
     pub(in super::super) fn push(&mut self, work: SendWork) {
         self.wqes.push_back(Wqe { work, progress: Progress::Posted });
+    }
+
+    /// Work of the NIC's own, before any of the host's; it takes no room of theirs.
+    pub(in super::super) fn push_quietly(&mut self, work: SendWork) {
+        self.quiet = true;
+        self.most += 1;
+        self.wqes.push_front(Wqe { work, progress: Progress::Posted });
     }
 
     /// What is posted from now on is too late.
@@ -158,20 +167,35 @@ impl SendQueue {
     /// The oldest WQE, if it is complete now that the lower layer has let go of the first `confirmed` segments.
     #[inline]
     pub(in super::super) fn pop(&mut self, confirmed: u64) -> Option<(SendWork, Status)> {
-        let status = match self.wqes.front()?.progress {
-            Progress::Done(status) => status,
-            Progress::Sent { unanswered: 0, last_segment } if last_segment <= confirmed => Status::Success,
-            Progress::Posted if self.is_late(self.first) => Status::Flushed,
-            _ => return None,
-        };
-        self.pop_front().map(|work| (work, status))
+        loop {
+            let status = match self.wqes.front()?.progress {
+                Progress::Done(status) => status,
+                Progress::Sent { unanswered: 0, last_segment } if last_segment <= confirmed => {
+                    Status::Success
+                }
+                Progress::Posted if self.is_late(self.first) => Status::Flushed,
+                _ => return None,
+            };
+            if let Some(work) = self.take_front() {
+                return Some((work, status));
+            }
+        }
     }
 
     /// The oldest WQE, whatever it has come to.
     pub(in super::super) fn pop_front(&mut self) -> Option<SendWork> {
+        self.take_front().or_else(|| self.take_front())
+    }
+
+    /// Takes the front off; nothing when there is none, or it is nobody's.
+    fn take_front(&mut self) -> Option<SendWork> {
         let wqe = self.wqes.pop_front()?;
         self.started = self.started.saturating_sub(1);
         self.first += 1;
+        if core::mem::take(&mut self.quiet) {
+            self.most -= 1;
+            return None;
+        }
         Some(wqe.work)
     }
 }

@@ -31,6 +31,11 @@ impl BufferList {
         self.blocks.iter().map(|block| block.len() as u64).sum()
     }
 
+    /// The memory.
+    pub(in super::super) fn blocks(&self) -> &[Region] {
+        &self.blocks
+    }
+
     /// The memory, for its owner.
     pub(in super::super) fn into_blocks(self) -> Vec<Region> {
         self.blocks

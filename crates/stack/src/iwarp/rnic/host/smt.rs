@@ -100,6 +100,8 @@ pub(in super::super) struct StagTable {
     made: u64,
     /// Windows of type 2 that are bound.
     windows_of_qps: usize,
+    /// Memory whose tag was invalidated, of which lower layers may still hold something.
+    pub(in super::super) withdrawn: Vec<Region>,
     /// Each domain with the number of those who use it.
     pds: Slab<u32>,
 }
@@ -120,6 +122,7 @@ impl StagTable {
             key: (chance.draw(), chance.draw()),
             made: 0,
             windows_of_qps: 0,
+            withdrawn: Vec::new(),
             pds: Slab::new(pds_max, chance.draw() as u32),
         }
     }
@@ -232,9 +235,38 @@ impl StagTable {
             What::Region { list, .. } => Ok(list.into_blocks()),
             What::Window { region, type_2, .. } => {
                 self.windows_of_qps -= usize::from(type_2 && entry.valid);
+                self.withdraw_shown(region);
                 self.unbound(region);
                 Ok(Vec::new())
             }
+        }
+    }
+
+    /// What a window showed of a region may be on its way out.
+    fn withdraw_shown(&mut self, region: Option<u32>) {
+        if let Some(Entry { what: What::Region { list, .. }, .. }) =
+            region.and_then(|region| self.entries.get(&(region >> KEY_BITS)))
+        {
+            self.withdrawn.extend(list.blocks().iter().cloned());
+        }
+    }
+
+    /// No window shows a region any more.
+    pub(in super::super) fn unbind_windows(&mut self, stag: u32) {
+        if !matches!(self.entry(stag), Some(Entry { what: What::Region { windows: 1.., .. }, .. })) {
+            return;
+        }
+        for entry in self.entries.values_mut() {
+            if let What::Window { region, type_2, .. } = &mut entry.what
+                && *region == Some(stag)
+            {
+                *region = None;
+                self.windows_of_qps -= usize::from(*type_2 && entry.valid);
+                entry.valid = false;
+            }
+        }
+        if let Some(Entry { what: What::Region { windows, .. }, .. }) = self.entry_mut(stag) {
+            *windows = 0;
         }
     }
 
@@ -281,14 +313,19 @@ impl StagTable {
 
     /// A tag names nothing from now on, until it is registered or bound again. `qp` is where that was asked for.
     pub(in super::super) fn invalidate(&mut self, stag: u32, pd: u32, qp: u32) -> Result<(), Violation> {
-        let entry = self.entry_mut(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
+        let entry =
+            self.entries.get_mut(&(stag >> KEY_BITS)).filter(|entry| entry.stag == stag && entry.valid);
+        let entry = entry.ok_or(Violation::Stag)?;
         if entry.pd != pd {
             return Err(Violation::Stream);
         }
         match &mut entry.what {
             // Windows that look at it would show what is no longer registered.
             What::Region { windows: 1.., .. } => return Err(Violation::Access),
-            What::Region { .. } => entry.valid = false,
+            What::Region { list, .. } => {
+                entry.valid = false;
+                self.withdrawn.extend(list.blocks().iter().cloned());
+            }
             // Only the holder of a type 1 window unbinds it (verbs: such a tag is not for invalidation).
             What::Window { type_2: false, .. } => return Err(Violation::Access),
             What::Window { qp: owner, .. } if *owner != qp => return Err(Violation::Stream),
@@ -296,6 +333,7 @@ impl StagTable {
                 let region = region.take();
                 entry.valid = false;
                 self.windows_of_qps -= 1;
+                self.withdraw_shown(region);
                 self.unbound(region);
             }
         }
@@ -377,6 +415,7 @@ impl StagTable {
                 *windows += 1;
             }
         }
+        self.withdraw_shown(before);
         self.unbound(before);
         Ok(())
     }
