@@ -240,7 +240,8 @@ fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
         use std::io::Write;
         // Half a request, nonsense, a key of another thing.
         let said: &[u8] =
-            [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"][at % 3];
+            [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"]
+                [at % 3];
         stream.write_all(said).expect("room");
     }
     // A peer that knows how still gets through.
