@@ -4,6 +4,7 @@ use crate::config::{BoardConfig, PortAddress, PortConfig};
 use crate::edge::{Completion, Edge};
 use crate::port::{AtmPort, Claim, LinkNews, News, PacketPort, Port};
 use crate::wiring::ip::{self, IpTower};
+use crate::wiring::rdma::{RdmaConfig, RdmaTower};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -74,6 +75,7 @@ pub struct Board {
     pub(crate) unsettled: bool,
     pub(crate) v6_only: bool,
     pub(crate) vi: Option<Box<Nic>>,
+    pub(crate) rdma: Option<Box<RdmaTower>>,
     ports: Vec<Port>,
     /// The first lane of each port: lanes are numbered through all ports.
     lanes: Vec<usize>,
@@ -99,13 +101,14 @@ impl Board {
         let mut tower = ip::tower(config, page_payload, &mut chance);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
+        let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, chance.draw())));
         for (index, port) in config.ports.iter().enumerate() {
             let own = match port {
                 PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
                 PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
                 // Those of IPv6 are the link's to give, once it has found that nobody else has them.
                 PortConfig::Ethernet(ethernet) => ethernet.link.addresses.clone(),
-                PortConfig::Vi(_) => Vec::new(),
+                PortConfig::Vi(_) | PortConfig::Efe(_) => Vec::new(),
             };
             let is_links = |address: &IpAddr| matches!(port, PortConfig::Ethernet(_)) && address.is_ipv6();
             for (address, prefix) in own.into_iter().filter(|(address, _)| !is_links(address)) {
@@ -120,6 +123,11 @@ impl Board {
                 PortConfig::Vi(traits) => {
                     let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), chance.draw())));
                     Port::Vi(nic.open_path(*traits).expect("a NIC has more paths than a board has ports"))
+                }
+                PortConfig::Efe(efe) => {
+                    let make = || Box::new(RdmaTower::new(&RdmaConfig::default(), chance.draw()));
+                    rdma.get_or_insert_with(make).add_port(efe, chance.draw());
+                    Port::Efe
                 }
             });
         }
@@ -141,6 +149,7 @@ impl Board {
             unsettled: true,
             v6_only: config.v6_only,
             vi,
+            rdma,
             ports,
             lanes,
             rooms: Vec::new(),
@@ -153,7 +162,7 @@ impl Board {
     pub fn handle(&mut self, input: Input<'_>, now: Instant) {
         self.now = self.now.max(now);
         self.unsettled = true;
-        let Board { memory, chance, copies, ip, edge, vi, ports, lanes, now, .. } = self;
+        let Board { memory, chance, copies, ip, edge, vi, rdma, ports, lanes, now, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         match input {
             Input::Cells { port, cells } => {
@@ -198,11 +207,11 @@ impl Board {
                     }
                 }
             }
-            Input::Message { port, bytes } => {
-                if let (Some(Port::Vi(path)), Some(nic)) = (ports.get(port), vi) {
-                    nic.arrive(*path, bytes, *now);
-                }
-            }
+            Input::Message { port, bytes } => match (ports.get(port), vi, rdma) {
+                (Some(Port::Vi(path)), Some(nic), _) => nic.arrive(*path, bytes, *now),
+                (Some(Port::Efe), _, Some(tower)) => tower.on_frame(bytes, *now),
+                _ => {}
+            },
             Input::Room | Input::Timeout => {}
         }
     }
@@ -216,6 +225,9 @@ impl Board {
             {
                 self.edge.completions.push_back(Completion::Vi);
                 self.told = false;
+            }
+            if self.rdma.is_some() && (self.unsettled || !self.edge.completions.is_empty()) {
+                self.pump_rdma();
             }
             if !self.told && !self.edge.completions.is_empty() {
                 self.told = true;
@@ -258,7 +270,7 @@ impl Board {
         for (index, port) in ports.iter_mut().enumerate() {
             match port {
                 Port::Atm(atm) => atm.settle(cx),
-                Port::Vi(_) => {}
+                Port::Vi(_) | Port::Efe => {}
                 Port::Packets(packets) => packets.settle(cx, &mut |news, cx| {
                     // What it changes may let something through, or end something.
                     *unsettled = true;
@@ -269,6 +281,9 @@ impl Board {
         if let Some(nic) = &mut self.vi {
             nic.settle(*now);
         }
+        if let Some(tower) = &mut self.rdma {
+            tower.settle(*now);
+        }
         self.told = false;
     }
 
@@ -276,7 +291,8 @@ impl Board {
     fn deadline(&self) -> Instant {
         let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
         let vi = self.vi.as_ref().map_or(Instant::NEVER, |nic| nic.deadline());
-        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(vi)
+        let rdma = self.rdma.as_ref().map_or(Instant::NEVER, |tower| tower.deadline());
+        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(vi).min(rdma)
     }
 
     /// Fills `room` with the next packet that the VI NIC has for a port: its length. Links ask when they can take one;
@@ -285,8 +301,16 @@ impl Board {
     /// # Panics
     /// When the room is shorter than the port's packets.
     pub fn fetch(&mut self, port: usize, room: &mut SharedRoom<'_>) -> Option<usize> {
-        let (Some(Port::Vi(path)), Some(nic)) = (self.ports.get(port), &mut self.vi) else { return None };
-        nic.fetch(*path, room, self.now)
+        match (self.ports.get(port), &mut self.vi, &mut self.rdma) {
+            (Some(Port::Vi(path)), Some(nic), _) => nic.fetch(*path, room, self.now),
+            (Some(Port::Efe), _, Some(tower)) => {
+                let length = tower.fetch(room, self.now);
+                // What has left makes room for more.
+                self.unsettled |= length.is_some();
+                length
+            }
+            _ => None,
+        }
     }
 
     /// Commits the slots of an ATM port that start before `until`, and moves the cells that have left to `out`.
@@ -326,6 +350,9 @@ impl Board {
         self.ip.icmp.counters().each(&mut |name, value| see("icmp", name, value));
         if let Some(nic) = &self.vi {
             nic.counters().each(&mut |name, value| see("vi", name, value));
+        }
+        if let Some(tower) = &self.rdma {
+            tower.counters(see);
         }
         self.copies.each(&mut |name, value| see("copies", name, value));
         see("host", "page_waits", self.edge.page_waits);
@@ -438,7 +465,7 @@ fn mtu_of(port: &PortConfig) -> usize {
         PortConfig::Ip(ip) => ip.mtu_bytes,
         PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
         // Not for IP.
-        PortConfig::Vi(_) => 0,
+        PortConfig::Vi(_) | PortConfig::Efe(_) => 0,
     }
 }
 

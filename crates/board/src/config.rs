@@ -1,5 +1,6 @@
 //! What a board is made of: memory, ports, addresses, settings. A value that can be written down.
 
+use crate::wiring::rdma::{EfePortConfig, RdmaConfig};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_stack::atm::{Contract, OC3C_BITS_PER_SECOND};
@@ -25,6 +26,8 @@ pub struct BoardConfig {
     pub v6_only: bool,
     /// Settings of the VI NIC, if there are ports for it.
     pub vi: vi::Config,
+    /// The RDMA NIC, if the board has one.
+    pub rdma: Option<RdmaConfig>,
     /// UDP sockets at most.
     pub udp_sockets_max: usize,
     /// Datagrams that wait for the reader of one socket, at most.
@@ -46,6 +49,7 @@ impl Default for BoardConfig {
             ip: ip::Config::default(),
             v6_only: true,
             vi: vi::Config::default(),
+            rdma: None,
             udp_sockets_max: 256,
             datagrams_max: 64,
             ports: Vec::new(),
@@ -85,6 +89,8 @@ pub enum PortConfig {
     Ethernet(EthernetPortConfig),
     /// Packets of the VI NIC, on a link of their own.
     Vi(vi::PathTraits),
+    /// Ethernet frames of the RDMA NIC's EFE endpoint.
+    Efe(EfePortConfig),
 }
 
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).

@@ -42,6 +42,8 @@ impl StreamId {
 pub enum Completion {
     /// Something has happened in the VI NIC: descriptors are done, a request has come, an event ([`Host::vi`](crate::Host::vi)).
     Vi,
+    /// Something has happened in the RDMA NIC: work is done, a connection has news, an event ([`Host::rdma`](crate::Host::rdma)).
+    Rdma,
     /// A stream that the host opened is established.
     Opened {
         /// Which.

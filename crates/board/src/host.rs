@@ -91,6 +91,17 @@ pub struct Host<'a> {
     board: &'a mut Board,
 }
 
+impl<'a> Host<'a> {
+    /// The view of those within the board.
+    pub(crate) fn of(board: &'a mut Board) -> Host<'a> {
+        Host { board }
+    }
+
+    pub(crate) fn board(&mut self) -> &mut Board {
+        self.board
+    }
+}
+
 impl Board {
     /// The host's view of the board, at the moment of the last input. Follow it with [`Board::poll`].
     pub fn host(&mut self) -> Host<'_> {

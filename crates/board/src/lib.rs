@@ -36,3 +36,4 @@ pub use host::{Host, Refused};
 pub use kiban_stack::ip::TroubleKind;
 pub use kiban_stack::tcp::Reason;
 pub use kiban_stack::udp::SocketId;
+pub use wiring::rdma::{EfePortConfig, RdmaConfig, RdmaHost, RdmaSettings};

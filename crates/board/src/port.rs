@@ -52,6 +52,8 @@ pub(crate) enum Port {
     Packets(PacketPort),
     /// A path of the VI NIC.
     Vi(u32),
+    /// Where the RDMA NIC's EFE endpoint is.
+    Efe,
 }
 
 impl Port {
@@ -60,7 +62,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.circuits.len(),
             Port::Packets(_) => 1,
-            Port::Vi(_) => 0,
+            Port::Vi(_) | Port::Efe => 0,
         }
     }
 
@@ -68,7 +70,7 @@ impl Port {
     pub(crate) fn lane_to(&self, next: IpAddr) -> usize {
         match self {
             Port::Atm(atm) => atm.circuit_to(next).map_or(0, |circuit| circuit.0 as usize),
-            Port::Packets(_) | Port::Vi(_) => 0,
+            Port::Packets(_) | Port::Vi(_) | Port::Efe => 0,
         }
     }
 
@@ -77,7 +79,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.room(lane),
             Port::Packets(port) => port.room(),
-            Port::Vi(_) => 0,
+            Port::Vi(_) | Port::Efe => 0,
         }
     }
 
@@ -94,7 +96,7 @@ impl Port {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
             Port::Packets(port) => port.send(next, pdu, claim, cx),
             // No route leads there.
-            Port::Vi(_) => {}
+            Port::Vi(_) | Port::Efe => {}
         }
     }
 
@@ -110,7 +112,7 @@ impl Port {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
             Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
             // The NIC has one for all its paths.
-            Port::Vi(_) => Instant::NEVER,
+            Port::Vi(_) | Port::Efe => Instant::NEVER,
         }
     }
 
@@ -130,7 +132,7 @@ impl Port {
                 }
                 port.counters.each(&mut |name, value| see("port", name, value));
             }
-            Port::Vi(_) => {}
+            Port::Vi(_) | Port::Efe => {}
         }
     }
 }

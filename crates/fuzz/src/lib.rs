@@ -11,13 +11,16 @@
 
 mod atm_board;
 mod craft;
+mod efe_endpoint;
 mod ethernet_board;
 #[cfg(test)]
 mod hostile;
 mod input;
 mod ip_board;
+mod iwarp;
 pub mod mutate;
 mod oracle;
+mod rnic;
 mod session;
 mod stand;
 mod streams;
@@ -73,6 +76,10 @@ pub fn targets() -> Vec<Target> {
         Target { name: "atm_board", run: atm_board::run, seeds: atm_board::seeds },
         Target { name: "session", run: session::run, seeds: session::seeds },
         Target { name: "vi_nic", run: vi_nic::run, seeds: vi_nic::seeds },
+        Target { name: "ddp", run: iwarp::ddp, seeds: iwarp::ddp_seeds },
+        Target { name: "rdmap", run: iwarp::rdmap, seeds: iwarp::rdmap_seeds },
+        Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
+        Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
         Target { name: "streams", run: streams::run, seeds: streams::seeds },
     ]);
     all

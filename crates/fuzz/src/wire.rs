@@ -7,8 +7,9 @@ use kiban_stack::iwarp::mpa::{
     Answer, Config as MpaConfig, Deframer, Front, Initiator, Responder, Weaver, begin, end,
 };
 use kiban_wire::{
-    Malformed, aal5, arp, atm, atmarp, capture, checksum, crc, discovery, ethernet, icmp, icmpv6, ipv4,
-    ipv4_options, ipv6, ipv6_extension, llc_snap, mpa as mpa_frames, oam, tcp, udp, vi as vi_packet,
+    Malformed, aal5, arp, atm, atmarp, capture, checksum, crc, discovery, efe as efe_frame, ethernet, icmp,
+    icmpv6, ipv4, ipv4_options, ipv6, ipv6_extension, llc_snap, mpa as mpa_frames, oam, tcp, udp,
+    vi as vi_packet,
 };
 
 /// One for each file of `wire/src` that reads.
@@ -21,6 +22,13 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "checksum", run: checksum, seeds: || vec![vec![1; 70]] },
     Target { name: "crc", run: crc, seeds: || vec![vec![1; 300]] },
     Target { name: "discovery", run: discovery, seeds: discovery_seeds },
+    Target {
+        name: "efe",
+        run: efe,
+        seeds: || {
+            vec![[&[0x13, 64, 0, 20][..], &[0; 44]].concat(), [&[0x10, 64, 0x40, 12][..], &[0; 44]].concat()]
+        },
+    },
     Target { name: "ethernet", run: ethernet, seeds: || vec![vec![2; 14]] },
     Target { name: "icmp", run: icmp, seeds: || kinds(&[0, 3, 5, 8, 11, 12, 13], 8) },
     Target { name: "icmpv6", run: icmpv6, seeds: || kinds(&[1, 2, 3, 4, 128, 129, 135], 8) },
@@ -564,6 +572,28 @@ fn udp(bytes: &[u8], features: &mut Features<'_>) {
         assert_eq!(udp::verify_over_ipv4(&filled, rest), Ok(()));
         assert_eq!(udp::verify_over_ipv6(&filled, rest), Ok(()));
         features.show(header.payload_bytes().checked_ilog2());
+    }
+}
+
+fn efe(bytes: &[u8], features: &mut Features<'_>) {
+    match efe_frame::Header::read(bytes) {
+        Err(rule) => broken(features, rule),
+        Ok((header, used)) => {
+            features.show((header.kind as u8, header.flags));
+            let mut again = bytes.to_vec();
+            assert_eq!(header.write(&mut again), used);
+            assert_eq!(efe_frame::Header::read(&again), Ok((header, used)));
+            let payload = header.payload(bytes);
+            if efe_frame::verify(&header, bytes).is_ok() {
+                features.show("intact");
+            }
+            let length = used + payload.len();
+            again.resize(length + efe_frame::CHECK_BYTES, 0);
+            assert_eq!(efe_frame::fill(&mut again, length), again.len());
+            let (checked, _) = efe_frame::Header::read(&again).expect("a check is no fault");
+            assert_eq!(efe_frame::verify(&checked, &again), Ok(()));
+            comes_back!(payload, features, efe_frame::Setup<'_>);
+        }
     }
 }
 

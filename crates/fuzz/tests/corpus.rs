@@ -11,7 +11,8 @@ fn attempts(target: &Target) -> usize {
         // Its three hundred seeds are a test of their own.
         "streams" => 20,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
-        "vi_nic" => 5000,
+        "vi_nic" | "efe_endpoint" => 5000,
+        "rnic" => 15_000,
         _ => 20_000,
     }
 }
@@ -53,6 +54,16 @@ fn decoders_keep_their_promises() {
 #[test]
 fn a_vi_nic_keeps_its_promises_whatever_its_peer_says() {
     assert!(search(&named("vi_nic")).kept.len() > 30);
+}
+
+#[test]
+fn an_rdma_nic_keeps_its_promises_whatever_its_peers_say() {
+    assert!(search(&named("rnic")).kept.len() > 50);
+}
+
+#[test]
+fn an_efe_endpoint_keeps_its_promises_whatever_its_peer_says() {
+    assert!(search(&named("efe_endpoint")).kept.len() > 30);
 }
 
 #[test]

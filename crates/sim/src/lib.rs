@@ -14,6 +14,7 @@ mod pair;
 mod plug;
 mod processor;
 pub mod program;
+pub mod rdma;
 pub mod rnic_clocks;
 mod star;
 mod switch;

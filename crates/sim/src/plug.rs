@@ -49,6 +49,8 @@ pub enum PortKind {
     Frames,
     /// Packets of VI NICs.
     Messages,
+    /// Ethernet frames that the line fetches when it is free for them, as of EFE.
+    Pulled,
 }
 
 impl PortKind {
@@ -58,7 +60,13 @@ impl PortKind {
             PortConfig::Ip(_) => PortKind::Packets,
             PortConfig::Ethernet(_) => PortKind::Frames,
             PortConfig::Vi(_) => PortKind::Messages,
+            PortConfig::Efe(_) => PortKind::Pulled,
         }
+    }
+
+    /// Whether the line fetches what leaves, instead of the board pushing it.
+    pub(crate) fn is_fetched(self) -> bool {
+        matches!(self, PortKind::Messages | PortKind::Pulled)
     }
 
     /// What captures say of it.
@@ -66,7 +74,7 @@ impl PortKind {
         match self {
             PortKind::Cells => capture::LINK_TYPE_ERF,
             PortKind::Packets => capture::LINK_TYPE_RAW,
-            PortKind::Frames => capture::LINK_TYPE_ETHERNET,
+            PortKind::Frames | PortKind::Pulled => capture::LINK_TYPE_ETHERNET,
             PortKind::Messages => capture::LINK_TYPE_USER0,
         }
     }
@@ -79,6 +87,7 @@ impl fmt::Display for PortKind {
             PortKind::Packets => "IP packets",
             PortKind::Frames => "Ethernet frames",
             PortKind::Messages => "VI packets",
+            PortKind::Pulled => "EFE frames",
         })
     }
 }

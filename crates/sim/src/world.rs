@@ -207,7 +207,7 @@ impl World {
     ) -> Result<(CableNumber, CableNumber), Misfit> {
         match (self.kind_of_both(one, other)?, one, other) {
             (
-                PortKind::Packets | PortKind::Frames | PortKind::Messages,
+                PortKind::Packets | PortKind::Frames | PortKind::Messages | PortKind::Pulled,
                 Plug::Board(one, near),
                 Plug::Board(other, far),
             ) => {
@@ -466,7 +466,7 @@ impl World {
         }
         *expected = Instant::NEVER;
         let (site, port) = (to.0, *port);
-        if self.sites[site].places[port].kind == PortKind::Messages {
+        if self.sites[site].places[port].kind.is_fetched() {
             while let Some(bytes) = self.packet_ways[number].cable.arrive_bytes(self.now) {
                 self.work(site, Input::Message { port, bytes: SharedBytes::from(&bytes[..]) });
             }
@@ -669,7 +669,7 @@ impl World {
     fn fetch(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         let Site { board, places, packets_nowhere, .. } = &mut self.sites[number];
-        for (port, place) in places.iter().enumerate().filter(|(_, place)| place.kind == PortKind::Messages) {
+        for (port, place) in places.iter().enumerate().filter(|(_, place)| place.kind.is_fetched()) {
             let mut cable = place.cable.map(|cable| &mut self.packet_ways[cable].cable);
             let free_at = cable.as_mut().map_or(self.now, |cable| cable.room_at(self.now));
             if free_at > self.now {

@@ -139,6 +139,54 @@ fn flows_of_one_port_get_equal_shares() {
 }
 
 #[test]
+fn without_breath_shares_are_not_equal() {
+    let mut config = StarConfig::ten_gigabit(9);
+    let never = Duration::from_secs(3600);
+    (config.endpoint.breath_every, config.endpoint.breath_after_join) = (never, never);
+    let mut star = Star::new(&config, endless(8, 300));
+    let rates = rates(&mut star, at(20_000), at(30_000));
+    let mean = rates.iter().sum::<f64>() / 8.0;
+    let least = rates.iter().fold(f64::MAX, |least, rate| least.min(*rate)) / mean;
+    assert!(
+        least < 0.5,
+        "flows that began in a full queue would share fairly, and the breath is in vain: {least}"
+    );
+}
+
+#[test]
+fn the_wires_losses_do_not_upset_the_shares() {
+    for loss in [0.001, 0.01] {
+        let mut config = StarConfig::ten_gigabit(17);
+        config.down.harm.loss = loss;
+        let mut star = Star::new(&config, endless(16, 100));
+        let rates = rates(&mut star, at(20_000), at(45_000));
+        let used: f64 = rates.iter().sum();
+        let mean = used / 16.0;
+        let least = rates.iter().fold(f64::MAX, |least, rate| least.min(*rate)) / mean;
+        let most = rates.iter().fold(0.0f64, |most, rate| most.max(*rate)) / mean;
+        println!("16 flows, {} % lost: {:.1} %, {least:.3}, {most:.3}", loss * 100.0, used * 100.0);
+        assert!(used > 0.95 && least > 0.9 && most < 1.1, "{loss}: {used} {least} {most}");
+        check_promises(&star, 17);
+    }
+}
+
+#[test]
+fn short_segments_are_as_safe() {
+    for bytes in [1, 14, 64, 700] {
+        let stream = |host| {
+            let mut stream = Stream::new(host, 0, 3000);
+            stream.segment_bytes = bytes;
+            stream
+        };
+        let mut config = StarConfig::ten_gigabit(5);
+        config.down.harm.loss = 0.001;
+        let mut star = Star::new(&config, (1..=4).map(stream).collect());
+        assert!(star.run(at(100_000)), "{bytes}");
+        check_promises(&star, 5);
+    }
+}
+
+#[test]
 fn other_rates_and_a_longer_way_are_shared_as_well() {
     println!("| line | flows | used | least | most |");
     let rows = [

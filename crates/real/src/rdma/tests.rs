@@ -134,7 +134,8 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
             let was = from.pd.reg_mr(16, Access::LOCAL).expect("room");
             from.qp.post_send(Wr::fetch_add(1, was.slice(0, 8), remote(&word), 5)).expect("room");
             from.qp.post_send(Wr::compare_swap(2, was.slice(8, 8), remote(&word), 5, 9)).expect("room");
-            (from.done(), from.done());
+            from.done();
+            from.done();
             assert_eq!(was.to_vec(0, 16), [0u64.to_ne_bytes(), 5u64.to_ne_bytes()].concat());
             assert_eq!(word.to_vec(0, 8), 9u64.to_ne_bytes());
             // What was invalidated is no longer to be written to.

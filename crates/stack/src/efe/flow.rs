@@ -22,6 +22,9 @@ use alloc::vec::Vec;
 use kiban_ground::{Alarm, Instant};
 use kiban_wire::efe::{self as wire, HEADER_BYTES, Header, Kind, MAP_BYTES, Setup, flag, reason};
 
+/// How often an answer is sent again unasked: who asks asks again, and a stranger may have asked in another's name.
+const ACCEPTS_MAX: u32 = 4;
+
 /// Where a flow stands.
 #[derive(Debug)]
 pub(super) enum Stage {
@@ -322,7 +325,7 @@ impl Flow {
         let sender = &mut self.halves.as_mut().expect("an open flow").sender;
         if self.end_waits {
             self.end_waits = false;
-            sender.push(&[], true);
+            sender.push(0, true);
         } else if core::mem::take(&mut self.wants_room) && !self.is_finishing {
             desk.events.push_back(Event::Writable { flow: self.number });
         }
@@ -361,7 +364,7 @@ impl Flow {
     // ---- the host
 
     /// The next segment; the host is told again when more come after the last.
-    pub(super) fn pop(&mut self, out: &mut Vec<u8>, desk: &mut Desk<'_>, now: Instant) -> bool {
+    pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, desk: &mut Desk<'_>, now: Instant) -> bool {
         let Some(halves) = &mut self.halves else { return false };
         let popped = halves.receiver.pop(out, desk.config, now);
         if halves.receiver.readable() == 0 {
@@ -377,7 +380,7 @@ impl Flow {
         let sender = &mut self.halves.as_mut().expect("an open flow").sender;
         if !core::mem::replace(&mut self.is_finishing, true) {
             if sender.room() > 0 {
-                sender.push(&[], true);
+                sender.push(0, true);
             } else {
                 self.end_waits = true;
             }
@@ -527,6 +530,10 @@ impl Flow {
                     }
                     desk.counters.resends += 1;
                     self.letter_due = true;
+                    if self.letters >= ACCEPTS_MAX && matches!(self.stage, Stage::Accepted { .. }) {
+                        self.letter_at = Instant::NEVER;
+                        return None;
+                    }
                     let patience = config.resend_after.saturating_mul(1 << self.letters.min(16));
                     self.letter_at = now + patience.min(config.resend_after_max.max(config.resend_after));
                 }

@@ -20,15 +20,16 @@ mod config;
 mod congestion;
 pub mod ethernet;
 mod flow;
+mod host;
 mod receive;
 mod send;
 
 pub use config::Config;
+pub use host::{Event, FlowNumber, Peer, Refusal, Why};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use breath::Breath;
-use core::fmt;
 use core::hash::Hasher;
 use flow::{Desk, Flow, Stage, letter};
 use kiban_ground::{Alarms, Chance, Instant, Slab};
@@ -85,123 +86,6 @@ kiban_ground::counters! {
         breaths,
     }
 }
-
-/// A place on the network that a link can send to: an Ethernet address, a number of a UDP address. Links choose.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Peer(pub u64);
-
-/// A flow of an endpoint. The number of one that has gone names nothing.
-pub type FlowNumber = u32;
-
-/// Why a flow is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// Both sides have finished, and everything has arrived.
-    Finished,
-    /// The peer's host aborted it, or the peer has forgotten it.
-    PeerAborted,
-    /// The peer does not answer any more.
-    Vanished,
-    /// The peer never answered our request, or never confirmed what we accepted.
-    NoAnswer,
-    /// Not told: the host knows, or does not care.
-    #[doc(hidden)]
-    Rejected,
-    #[doc(hidden)]
-    Forgotten,
-}
-
-/// What a host is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A peer asks for a service: to be accepted or rejected.
-    Asked {
-        /// The flow that it would be.
-        flow: FlowNumber,
-        /// Who asks.
-        peer: Peer,
-        /// What for.
-        service: u16,
-        /// What it says.
-        greeting: Vec<u8>,
-    },
-    /// Segments may be sent. On the side that accepted the greeting is empty.
-    Connected {
-        /// Which flow.
-        flow: FlowNumber,
-        /// What the peer answered.
-        greeting: Vec<u8>,
-    },
-    /// The peer refused, and the flow is over.
-    Rejected {
-        /// Which flow.
-        flow: FlowNumber,
-        /// One of `kiban_wire::efe::reason`.
-        reason: u32,
-        /// What the peer answered.
-        greeting: Vec<u8>,
-    },
-    /// Segments wait; told again when more come after all were taken.
-    Readable {
-        /// Which flow.
-        flow: FlowNumber,
-    },
-    /// There is room again, after it was full.
-    Writable {
-        /// Which flow.
-        flow: FlowNumber,
-    },
-    /// The peer sends nothing any more, and all that it sent has been taken.
-    Finished {
-        /// Which flow.
-        flow: FlowNumber,
-    },
-    /// The flow is over; segments that wait are gone.
-    Ended {
-        /// Which flow.
-        flow: FlowNumber,
-        /// Why.
-        why: Why,
-    },
-}
-
-/// Why an endpoint did not do what the host asked. Nothing has changed then.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// No such flow.
-    UnknownFlow,
-    /// The flow is not connected yet, or not any more.
-    NotConnected,
-    /// The flow does not wait for an answer of ours.
-    NotAsked,
-    /// Nothing more is sent after the end.
-    Finished,
-    /// The segment is longer than the flow takes.
-    TooLong,
-    /// The flow's ring is full.
-    Full,
-    /// The greeting is longer than the format allows.
-    Greeting,
-    /// A bound of [`Config`] is reached.
-    TooMany,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refusal::UnknownFlow => "no such flow: it was never made, or is over",
-            Refusal::NotConnected => "the flow is not connected: wait for the event that says so",
-            Refusal::NotAsked => "the flow does not wait for an answer: it was answered, or given up",
-            Refusal::Finished => "the flow was finished: connect another to send more",
-            Refusal::TooLong => "the segment is too long: cut it to what the flow takes",
-            Refusal::Full => "the flow's ring is full: wait until it is writable",
-            Refusal::Greeting => "the greeting is too long: 1024 bytes are allowed",
-            Refusal::TooMany => "there are too many flows: end some, or raise the bound in the settings",
-        })
-    }
-}
-
-impl core::error::Error for Refusal {}
 
 /// Answers to strangers that wait at most; more are dropped.
 const LETTERS_MAX: usize = 64;
@@ -461,11 +345,26 @@ impl Endpoint {
     /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; `Full`: an event will tell of room.
     #[inline]
     pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), Refusal> {
+        self.send_with(flow, segment.len(), now, |room| room.copy_from_slice(segment))
+    }
+
+    /// The same for a segment that `fill` puts together in its place: it is lent `length` bytes of zero.
+    ///
+    /// # Errors
+    /// As `send`; `fill` is not called then.
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        flow: FlowNumber,
+        length: usize,
+        now: Instant,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
         let open = Self::open_flow(&mut self.flows, flow)?;
         if open.is_finishing {
             return Err(Refusal::Finished);
         }
-        if segment.len() > open.segment_bytes {
+        if length > open.segment_bytes {
             return Err(Refusal::TooLong);
         }
         let sender = &mut open.halves.as_mut().expect("an open flow has both halves").sender;
@@ -473,7 +372,7 @@ impl Endpoint {
             open.wants_room = true;
             return Err(Refusal::Full);
         }
-        sender.push(segment, false);
+        fill(sender.push(length, false));
         open.on_pushed(&self.config, now);
         self.counters.segments_out += 1;
         self.stir(flow);
@@ -487,7 +386,7 @@ impl Endpoint {
         }
     }
 
-    /// The next segment, which stays.
+    /// The next segment, which stays until it is taken.
     pub fn peek(&self, flow: FlowNumber) -> Option<&[u8]> {
         self.flows.get(flow)?.halves.as_ref()?.receiver.peek()
     }
@@ -496,6 +395,17 @@ impl Endpoint {
     /// makes room for the peer.
     #[inline]
     pub fn receive(&mut self, flow: FlowNumber, out: &mut Vec<u8>, now: Instant) -> bool {
+        self.take(flow, Some(out), now)
+    }
+
+    /// Takes the next segment, which the host has looked at (`peek`). Whether there was one.
+    #[inline]
+    pub fn skip(&mut self, flow: FlowNumber, now: Instant) -> bool {
+        self.take(flow, None, now)
+    }
+
+    #[inline]
+    fn take(&mut self, flow: FlowNumber, out: Option<&mut Vec<u8>>, now: Instant) -> bool {
         let Some(open) = self.flows.get_mut(flow) else { return false };
         let taken = open.pop(out, &mut desk!(self), now);
         if taken {
@@ -566,7 +476,8 @@ impl Endpoint {
             let refusal = letter(Kind::Reject, setup.flow, setup.key, reason::NO_SERVICE);
             return self.post(peer, refusal);
         }
-        if self.half_open >= self.config.asked_max {
+        // A host that does not look at its events is not told of more than it can have flows.
+        if self.half_open >= self.config.asked_max || self.events.len() >= self.config.flows_max {
             self.counters.asks_dropped += 1;
             return;
         }

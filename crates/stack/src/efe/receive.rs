@@ -78,12 +78,14 @@ impl Receiver {
     }
 
     /// Hands over the next segment.
-    pub(super) fn pop(&mut self, out: &mut Vec<u8>, config: &Config, now: Instant) -> bool {
+    pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, config: &Config, now: Instant) -> bool {
         if self.read == self.expected {
             return false;
         }
-        let index = self.index(self.read);
-        core::mem::swap(out, &mut self.slots[index].bytes);
+        if let Some(out) = out {
+            let index = self.index(self.read);
+            core::mem::swap(out, &mut self.slots[index].bytes);
+        }
         self.read = self.read.wrapping_add(1);
         let limit = self.expected.wrapping_add(self.credit());
         let more = limit.wrapping_sub(self.told);

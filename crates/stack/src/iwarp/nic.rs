@@ -15,6 +15,7 @@ use super::mpa::{self, Answer, Initiator, Responder};
 use super::rnic::{Config, Judged, Payload, Rnic, StreamTraits, StreamWish, ToLlp};
 use super::stream::{self, Stream};
 use crate::efe::{self, Endpoint, FlowNumber, Peer};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -112,7 +113,7 @@ pub enum News {
 /// What carries an end's segments.
 #[derive(Debug)]
 enum Below {
-    Stream(Stream),
+    Stream(Box<Stream>),
     Flow {
         flow: FlowNumber,
         phase: FlowPhase,
@@ -239,7 +240,7 @@ impl Nic {
         now: Instant,
     ) -> Result<u32, OpenError> {
         let stream = Stream::initiate(config, qp, depths, private_data).map_err(OpenError::PrivateData)?;
-        let end = self.add(Below::Stream(stream), Some(qp), None, now).ok_or(OpenError::TooMany)?;
+        let end = self.add(Below::Stream(Box::new(stream)), Some(qp), None, now).ok_or(OpenError::TooMany)?;
         self.stir(end);
         Ok(end)
     }
@@ -247,7 +248,7 @@ impl Nic {
     /// A byte stream came to a listener: its end. `None`: there are too many.
     pub fn incoming(&mut self, config: &mpa::Config, listener: u32, now: Instant) -> Option<u32> {
         self.make_room();
-        let end = self.add(Below::Stream(Stream::respond(config)), None, Some(listener), now)?;
+        let end = self.add(Below::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
         self.waiting.push_back(end);
         Some(end)
     }
@@ -572,7 +573,6 @@ impl Nic {
     /// Takes the segments that an endpoint has for an end.
     fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
         let Some(qp) = self.qp_of(end) else { return };
-        let mut segment = core::mem::take(&mut self.segment);
         while let Some(front) = endpoint.peek(flow) {
             match self.core.judge(qp, front, front.len()) {
                 Ok(Judged::Place(mut placement)) => {
@@ -586,9 +586,8 @@ impl Nic {
                 // A segment is whole: what wants more is too short, and was a fault.
                 Ok(Judged::Done | Judged::Wants(_)) | Err(_) => {}
             }
-            endpoint.receive(flow, &mut segment, now);
+            endpoint.skip(flow, now);
         }
-        self.segment = segment;
     }
 
     /// Hands an endpoint what an end has to send, as far as it has room.

@@ -103,7 +103,8 @@ fn a_peer_that_vanishes_is_noticed() {
 
 #[test]
 fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
-    let (mut pair, flows) = Pair::connected(&Config::default());
+    // Not by the question whether it is alive.
+    let (mut pair, flows) = Pair::connected(&Config { probe_after: Duration::ZERO, ..Config::default() });
     let mut sent = 0u32;
     for _ in 0..50 {
         while pair.ends[0].room(flows[0]) > 0 {
@@ -124,6 +125,12 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
     assert!((20..400).contains(&asked), "{asked} frames in ten seconds");
     assert_eq!(pair.ends.each_ref().map(|end| end.counters().vanished), [0, 0]);
 
+    // The first place is told at once.
+    let mut first = Vec::new();
+    assert!(pair.ends[1].receive(flows[1], &mut first, pair.now));
+    pair.run(DELAY * 2 + Duration::from_nanos(1));
+    assert_eq!((first, pair.ends[1].readable(flows[1])), (0u32.to_be_bytes().to_vec(), 64));
+
     // The frames that tell of room are lost; who asks learns of it.
     let mut lose = 3;
     pair.loses = Box::new(move |from, _| {
@@ -135,9 +142,28 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
     pair.run(Duration::from_secs(2));
     assert!(pair.events(0).contains(&Event::Writable { flow: flows[0] }));
     read.append(&mut pair.read_all(1, flows[1]));
-    assert!(read.iter().cloned().eq((0..128u32).map(|n| n.to_be_bytes().to_vec())), "{}", read.len());
+    assert!(read.iter().cloned().eq((1..128u32).map(|n| n.to_be_bytes().to_vec())), "{}", read.len());
     assert_eq!(pair.ends[1].counters().beyond_credit, 0);
     pair.transfer(flows, 500);
+}
+
+#[test]
+fn segments_may_be_made_and_looked_at_in_their_place() {
+    let (mut pair, flows) = Pair::connected(&Config::default());
+    for n in 0..200u8 {
+        let now = pair.now;
+        let sent = pair.ends[0].send_with(flows[0], usize::from(n), now, |room| {
+            assert!(room.iter().all(|byte| *byte == 0), "nothing of an earlier segment");
+            room.fill(n);
+        });
+        sent.expect("room for a segment");
+        pair.run(DELAY * 3);
+        assert_eq!(pair.ends[1].peek(flows[1]), Some(&vec![n; usize::from(n)][..]));
+        assert!(pair.ends[1].skip(flows[1], pair.now));
+        assert!(!pair.ends[1].skip(flows[1], pair.now));
+    }
+    let refused = pair.ends[0].send_with(flows[0], 1473, pair.now, |_| panic!("there is no place"));
+    assert_eq!(refused, Err(Refusal::TooLong));
 }
 
 #[test]
@@ -184,6 +210,26 @@ fn a_lost_frame_is_sent_again_once() {
     let counters = pair.ends[0].counters();
     assert_eq!((counters.resends, counters.lost, counters.timeouts), (1, 1, 0), "its followers tell of it");
     assert_eq!(pair.ends[1].counters().doubled, 0);
+}
+
+#[test]
+fn a_hole_is_told_although_every_frame_back_carries_a_segment() {
+    let (mut pair, flows) = Pair::connected(&Config::default());
+    pair.transfer(flows, 100);
+    let mut lose = true;
+    pair.loses =
+        Box::new(move |from, header| from == 0 && header.kind == Kind::Data && core::mem::take(&mut lose));
+    for n in 0..200u32 {
+        for (end, flow) in pair.ends.iter_mut().zip(flows) {
+            // One way or the other may have to wait.
+            let _ = end.send(flow, &n.to_be_bytes(), pair.now);
+        }
+        pair.run(Duration::from_micros(1));
+        pair.read_all(0, flows[0]);
+        pair.read_all(1, flows[1]);
+    }
+    let counters = pair.ends[0].counters();
+    assert_eq!((counters.lost, counters.timeouts), (1, 0), "the map tells of it, not the timer");
 }
 
 #[test]

@@ -137,6 +137,7 @@ fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
     }
     pair.run(config.asked_for + Duration::from_secs(1));
     assert_eq!(pair.ends[1].flows(), 0);
+    assert!(pair.sent(1, Kind::Accept) <= 4 * 5, "who never asked is not answered for long");
     let ended = pair.events(1);
     assert_eq!(ended.len(), 4, "the host is told of those that it accepted");
     assert!(ended.iter().all(|event| matches!(event, Event::Ended { why: Why::NoAnswer, .. })));

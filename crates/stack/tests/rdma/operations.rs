@@ -242,3 +242,30 @@ fn closing_in_order_lets_what_is_posted_go_first() {
         assert_eq!(side.nic.event(), None);
     }
 }
+
+#[test]
+fn a_peer_takes_back_only_what_was_shown_to_peers() {
+    let mut pair = Pair::new(1458, Landing::Whole);
+    let own = pair.two.memory(64, Access::LOCAL);
+    pair.two.receive(1, &[]);
+    pair.one.send(1, Operation::Send { invalidate: Some(own.stag) }, Data::none());
+    pair.run();
+    assert_eq!(pair.two.nic.counters().bad_invalidate, 1);
+    assert!(pair.two.nic.deregister(own.stag).is_ok(), "the tag still names it");
+}
+
+#[test]
+fn windows_go_with_the_queue_pair_that_bound_them() {
+    let mut pair = Pair::new(1458, Landing::Whole);
+    let region = pair.two.memory(64, Access::ALL);
+    let window = pair.two.nic.allocate_window(pair.two.pd, true).expect("room");
+    let access = Access { remote_read: true, ..Access::NONE };
+    let binding = Binding { region: region.stag, address: region.region.address(), length: 64, access };
+    pair.two.send(1, Operation::Bind { window, binding: Some(binding) }, Data::none());
+    pair.run();
+    assert!(pair.two.nic.deregister(region.stag).is_err(), "a window looks at it");
+    pair.two.nic.abort(pair.two.qp).expect("there");
+    pair.two.nic.reset(pair.two.qp).expect("over");
+    assert!(pair.two.nic.deregister(region.stag).is_ok());
+    assert!(pair.two.nic.deregister(window).is_ok());
+}

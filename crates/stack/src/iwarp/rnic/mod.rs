@@ -180,6 +180,8 @@ pub enum Refusal {
     UnknownQp,
     /// No such shared receive queue.
     UnknownSrq,
+    /// The shared receive queue belongs to another protection domain.
+    OtherPd,
     /// Others use it.
     InUse,
     /// A bound of [`Config`] or of the queue is reached.
@@ -208,6 +210,9 @@ impl fmt::Display for Refusal {
             Refusal::UnknownCq => "no such completion queue: it was never made, or is gone",
             Refusal::UnknownQp => "no such queue pair: it was never made, or is gone",
             Refusal::UnknownSrq => "no such shared receive queue: it was never made, or is gone",
+            Refusal::OtherPd => {
+                "the shared receive queue belongs to another protection domain: make both in the same"
+            }
             Refusal::InUse => "others still use it: release them first",
             Refusal::TooMany => {
                 "the NIC has no more of these: release some, or raise the bound in its settings"
@@ -512,8 +517,11 @@ impl Rnic {
         if self.desk.cqs.get(send_cq).is_none() || self.desk.cqs.get(receive_cq).is_none() {
             return Err(Refusal::UnknownCq);
         }
-        if srq.is_some_and(|srq| self.srqs.get(srq).is_none()) {
-            return Err(Refusal::UnknownSrq);
+        match srq.map(|srq| self.srqs.get(srq)) {
+            Some(None) => return Err(Refusal::UnknownSrq),
+            // Its receives name memory of its own domain.
+            Some(Some(srq)) if srq.pd != pd => return Err(Refusal::OtherPd),
+            _ => {}
         }
         self.smt.hold_pd(pd)?;
         let Some(number) = self.qps.insert(Qp::new(0, attributes)) else {
@@ -579,7 +587,9 @@ impl Rnic {
         match qp.state {
             QpState::Rts => {
                 qp.state = QpState::Closing;
+                qp.sq.close();
                 qp.sweep(desk);
+                self.fail_overrun();
                 Ok(())
             }
             QpState::Closing => Ok(()),
@@ -595,6 +605,7 @@ impl Rnic {
         qp.wish = StreamWish::Abort;
         qp.flush(desk);
         qp.want_service(desk);
+        self.fail_overrun();
         Ok(())
     }
 
@@ -607,10 +618,11 @@ impl Rnic {
         *qp = Qp::new(qp.number, qp.attributes);
         let number = qp.number;
         desk.line.retain(|&waits| waits != number);
+        self.smt.release_windows(number);
         Ok(())
     }
 
-    /// Posts work on a send queue. In a queue pair that is over it ends as flushed.
+    /// Posts work on a send queue. In a queue pair that is closing or over it ends as flushed.
     #[inline]
     pub fn post_send(&mut self, qp: u32, work: SendWork) -> Result<(), Refusal> {
         let (qp, desk) = self.qp(qp)?;
@@ -640,9 +652,16 @@ impl Rnic {
                 qp.sq.push(work);
                 qp.want_service(desk);
             }
+            // Completions keep the order of posting: it ends behind what still goes.
+            QpState::Closing => {
+                qp.sq.push(work);
+                qp.sweep(desk);
+                self.fail_overrun();
+            }
             _ => {
                 let told = control::completion::of_send(qp.number, &work, Status::Flushed, 0);
                 desk.complete(qp.attributes.send_cq, told, false);
+                self.fail_overrun();
             }
         }
         Ok(())
@@ -661,6 +680,7 @@ impl Rnic {
         if matches!(qp.state, QpState::Terminate | QpState::Error) {
             let told = control::completion::of_receive(qp.number, work.id, Status::Flushed, Kind::Receive, 0);
             desk.complete(qp.attributes.receive_cq, told, true);
+            self.fail_overrun();
             return Ok(());
         }
         qp.rq.wqes.push_back(work);
@@ -767,7 +787,11 @@ impl Rnic {
         placement: &mut Placement,
         bytes: SharedBytes<'_>,
     ) -> Result<(), Reason> {
-        self.with(qp, |qp, mut tables| receive::place(qp, &mut tables, placement, bytes))
+        let placed = self.with(qp, |qp, mut tables| receive::place(qp, &mut tables, placement, bytes));
+        if placed.is_err() {
+            self.fail_overrun();
+        }
+        placed
     }
 
     /// Where the next bytes of a payload go, for a lower layer that puts them there at once ([`Rnic::landed`]). It must ask
@@ -775,7 +799,11 @@ impl Rnic {
     #[inline]
     pub fn landing(&mut self, qp: u32, placement: &Placement, places: &mut Places) -> Result<(), Reason> {
         places.clear();
-        self.with(qp, |qp, mut tables| receive::landing(qp, &mut tables, placement, places))
+        let found = self.with(qp, |qp, mut tables| receive::landing(qp, &mut tables, placement, places));
+        if found.is_err() {
+            self.fail_overrun();
+        }
+        found
     }
 
     /// So many bytes were put where [`Rnic::landing`] said.

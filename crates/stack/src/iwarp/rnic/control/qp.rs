@@ -103,6 +103,8 @@ pub(in super::super) struct Qp {
     pub(in super::super) irrq: Irrq,
     /// What the send module is in the middle of.
     pub(in super::super) job: Option<Job>,
+    /// Requests of a read that have not been made: other messages may go between them.
+    pub(in super::super) asking: Option<Job>,
     /// The answers had their turn last: the send queue is next.
     pub(in super::super) sq_turn: bool,
     /// The next message's number, for each queue of the peer's.
@@ -131,6 +133,7 @@ impl Qp {
             orrq: Orrq::default(),
             irrq: Irrq::default(),
             job: None,
+            asking: None,
             sq_turn: false,
             sequence_out: [1; 4],
             sequence_in: [1; 4],
@@ -178,6 +181,10 @@ impl Qp {
                 let completion = completion::of_send(self.number, &work, status, bytes);
                 desk.complete(self.attributes.send_cq, completion, false);
             }
+            // What stands behind a local fence may be free to go now.
+            if self.sq.next().is_some_and(|(_, wqe)| wqe.work.local_fence) {
+                self.want_service(desk);
+            }
         }
         if self.state == QpState::Closing && self.sq.is_empty() && self.wish == StreamWish::Open {
             self.wish = StreamWish::Finish;
@@ -189,6 +196,7 @@ impl Qp {
     pub(in super::super) fn flush(&mut self, desk: &mut Desk) {
         self.sweep(desk);
         self.job = None;
+        self.asking = None;
         self.orrq.entries.clear();
         self.irrq.entries.clear();
         while let Some(work) = self.sq.pop_front() {
@@ -275,10 +283,12 @@ impl Qp {
             Reason { layer: 0, kind: 2, .. } => Status::RemoteOperation,
             _ => Status::RemoteRequest,
         };
-        // A read that was refused is the oldest that was not answered; a Write or a Send has left, and only what has not
-        // yet completed can still say so.
-        let oldest = match (terminate.read_request, self.orrq.entries.front()) {
-            (Some(_), Some(entry)) => Some(entry.wqe),
+        // A read that was refused is the one that the peer shows: those before it may be good, and were not yet answered. A
+        // Write or a Send has left, and only what has not yet completed can still say so.
+        let refused = terminate.read_request.and_then(|request| self.orrq.asked_for(&request));
+        let oldest = match (refused, self.orrq.entries.front()) {
+            (Some(number), _) => Some(number),
+            (None, Some(entry)) if terminate.read_request.is_some() => Some(entry.wqe),
             _ => self.sq.front().filter(|(_, wqe)| wqe.is_started()).map(|(number, _)| number),
         };
         self.state = QpState::Error;
@@ -314,6 +324,7 @@ impl Qp {
         srqs: &mut Slab<SharedReceiveQueue>,
         desk: &mut Desk,
     ) {
+        smt.release_windows(self.number);
         smt.release_pd(self.attributes.pd);
         for cq in [self.attributes.send_cq, self.attributes.receive_cq] {
             if let Some(cq) = desk.cqs.get_mut(cq) {

@@ -6,12 +6,13 @@
 
 use super::super::work::{Place, Sge};
 use alloc::collections::VecDeque;
+use kiban_wire::rdmap::ReadRequest;
 
 /// What was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Asked {
-    /// A read into an element, of which so many bytes are here.
-    Read { sink: Sge, here: u32 },
+    /// A read from the peer's memory into an element, of which so many bytes are here.
+    Read { source: Place, sink: Sge, here: u32 },
     /// An atomic operation, by its identifier.
     Atomic { identifier: u32 },
 }
@@ -39,6 +40,18 @@ pub(in super::super) struct Orrq {
     pub(in super::super) entries: VecDeque<Outbound>,
     /// Identifies the next atomic request.
     pub(in super::super) identifier: u32,
+}
+
+impl Orrq {
+    /// The WQE that asked for this, if one did; requests that are alike are told apart by their order only.
+    pub(in super::super) fn asked_for(&self, request: &ReadRequest) -> Option<u64> {
+        let its = |entry: &&Outbound| {
+            matches!(entry.asked, Asked::Read { sink, source, .. } if source == request.source
+                && (sink.stag, sink.address, sink.length)
+                    == (request.sink.stag, request.sink.offset, request.length))
+        };
+        self.entries.iter().find(its).map(|entry| entry.wqe)
+    }
 }
 
 /// Inbound RDMA-Read request queue.

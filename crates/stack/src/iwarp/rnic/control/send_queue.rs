@@ -32,6 +32,11 @@ impl Wqe {
     pub(in super::super) fn is_started(&self) -> bool {
         self.progress != Progress::Posted
     }
+
+    /// Whether all that it asks for was asked, and answered.
+    pub(in super::super) fn is_answered(&self) -> bool {
+        matches!(self.progress, Progress::Sent { unanswered: 0, .. })
+    }
 }
 
 /// The send queue.
@@ -44,11 +49,13 @@ pub(in super::super) struct SendQueue {
     /// The number of the front.
     first: u64,
     pub(in super::super) most: usize,
+    /// WQEs from this number on were posted too late: they never start, and end as flushed in their turn.
+    closed_from: Option<u64>,
 }
 
 impl SendQueue {
     pub(in super::super) fn new(most: usize) -> SendQueue {
-        SendQueue { wqes: VecDeque::new(), started: 0, first: 0, most }
+        SendQueue { wqes: VecDeque::new(), started: 0, first: 0, most, closed_from: None }
     }
 
     pub(in super::super) fn is_full(&self) -> bool {
@@ -63,10 +70,21 @@ impl SendQueue {
         self.wqes.push_back(Wqe { work, progress: Progress::Posted });
     }
 
+    /// What is posted from now on is too late.
+    pub(in super::super) fn close(&mut self) {
+        self.closed_from = Some(self.first + self.wqes.len() as u64);
+    }
+
+    #[inline]
+    fn is_late(&self, number: u64) -> bool {
+        self.closed_from.is_some_and(|from| number >= from)
+    }
+
     /// The next to be started: its number and it.
     #[inline]
     pub(in super::super) fn next(&self) -> Option<(u64, &Wqe)> {
-        self.wqes.get(self.started).map(|wqe| (self.first + self.started as u64, wqe))
+        let number = self.first + self.started as u64;
+        self.wqes.get(self.started).map(|wqe| (number, wqe)).filter(|_| !self.is_late(number))
     }
 
     /// Whether all before the next are complete.
@@ -143,6 +161,7 @@ impl SendQueue {
         let status = match self.wqes.front()?.progress {
             Progress::Done(status) => status,
             Progress::Sent { unanswered: 0, last_segment } if last_segment <= confirmed => Status::Success,
+            Progress::Posted if self.is_late(self.first) => Status::Flushed,
             _ => return None,
         };
         self.pop_front().map(|work| (work, status))

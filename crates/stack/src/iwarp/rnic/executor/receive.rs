@@ -262,7 +262,7 @@ fn begin(desk: &mut Desk, placement: Placement) -> Judged {
 
 /// A read's answer must be what the oldest request asked for, from where the last part ended.
 fn check_response(qp: &Qp, stag: u32, offset: u64, payload: u64, last: bool) -> Result<(), Fault> {
-    let Some(Asked::Read { sink, here }) = qp.orrq.entries.front().map(|entry| entry.asked) else {
+    let Some(Asked::Read { sink, here, .. }) = qp.orrq.entries.front().map(|entry| entry.asked) else {
         // Nobody asked.
         return Err(fault(Reason::OPERATION_OPCODE));
     };
@@ -299,7 +299,8 @@ fn open_message(
             qp.wait_for_receive(tables.srqs);
             return Ok(false);
         };
-        let room = work.sges.iter().map(|sge| u64::from(sge.length)).sum();
+        // RFC 5041 §4.3: offsets in a message have 32 bits, so no message is longer, whatever the elements hold.
+        let room = work.sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>().min(u64::from(u32::MAX));
         let opcode = placement.opcode;
         qp.rq.incoming = Some(Incoming { work, cursor: Cursor::default(), bytes: 0, room, opcode });
     }
@@ -334,7 +335,7 @@ fn finish_message(
     {
         tables
             .smt
-            .invalidate(stag, qp.attributes.pd, qp.number)
+            .invalidate_for_peer(stag, qp.attributes.pd, qp.number)
             .map_err(|_| fault(Reason::REMOTE_NOT_INVALIDATED))?;
         invalidated = Some(stag);
     }
@@ -569,9 +570,8 @@ fn finish_response(qp: &mut Qp, tables: &mut Tables<'_>, placement: &Placement) 
     }
     qp.orrq.entries.pop_front();
     qp.sq.answered(number);
-    let is_last = qp.orrq.entries.front().is_none_or(|next| next.wqe != number);
     if let Some(wqe) = qp.sq.get(number)
-        && is_last
+        && wqe.is_answered()
         && let Operation::Read { invalidate: true, .. } = wqe.work.operation
         && let Data::Elements(sges) = &wqe.work.data
     {

@@ -108,11 +108,24 @@ fn say_why(qp: &mut Qp, last: &Terminate, desk: &mut Desk, llp: &mut impl ToLlp)
 /// Chooses the next message.
 fn resolve(qp: &mut Qp, smt: &mut StagTable, desk: &mut Desk) -> Next {
     let owes = !qp.irrq.entries.is_empty();
-    if owes && !(qp.sq_turn && may_start(qp).is_some()) {
+    let goes_on = match qp.asking {
+        Some(_) => qp.orrq.entries.len() < usize::from(qp.traits.ord),
+        None => may_start(qp).is_some(),
+    };
+    if owes && !(qp.sq_turn && goes_on) {
         qp.sq_turn = true;
         return Next::Job(*qp.job.insert(Job::Answer));
     }
     qp.sq_turn = false;
+    // A read of several elements that waits for answers holds back what is behind it, but no answer of ours: both ends
+    // may wait for each other.
+    if let Some(asking) = qp.asking {
+        if !goes_on {
+            return Next::Nothing;
+        }
+        qp.asking = None;
+        return Next::Job(*qp.job.insert(asking));
+    }
     let Some(number) = may_start(qp) else { return Next::Nothing };
     desk.clocks.steps(&[Step::FetchWqe, Step::Fence]);
     desk.clocks.steps(ACCEPT);
@@ -367,7 +380,7 @@ fn ask(
             let place = Place { stag: sink.stag, offset: sink.address };
             let request = ReadRequest { sink: place, length: sink.length, source };
             payload = request.bytes().into_iter().collect();
-            qp.orrq.entries.push_back(Outbound { wqe: number, asked: Asked::Read { sink, here: 0 } });
+            qp.orrq.entries.push_back(Outbound { wqe: number, asked: Asked::Read { source, sink, here: 0 } });
             (opcode, more) = (Opcode::ReadRequest, full(index + 1).map(|next| (next, sink.length)));
         }
         _ => return Ok(false),
@@ -376,14 +389,13 @@ fn ask(
     desk.clocks.step(Step::SegmentLength);
     desk.clocks.step(Step::Header((UNTAGGED_BYTES + payload.len()) as u32));
     untagged(qp, llp, opcode, queue::READ_REQUEST, Payload::Bytes(&payload));
+    // Each request is a message of its own: the next one takes its turn.
+    qp.job = None;
     match more {
         Some((element, length)) => {
-            qp.job = Some(Job::Ask { wqe: number, element, behind: behind + u64::from(length) });
+            qp.asking = Some(Job::Ask { wqe: number, element, behind: behind + u64::from(length) });
         }
-        None => {
-            qp.job = None;
-            qp.sq.sent(number, qp.segments_out);
-        }
+        None => qp.sq.sent(number, qp.segments_out),
     }
     Ok(true)
 }

@@ -5,7 +5,7 @@
 //!           work request may change when it registers or binds anew.
 //! Kinds     a region has a buffer list; one made for registering by work request has none at first. A window shows a
 //!           part of a region, to everybody in the domain (type 1) or to one queue pair (type 2).
-//! Checked   in the order tag, domain, right, bounds: the peer learns as little as the Terminate says.
+//! Checked   in the order tag, owner, right, bounds: the peer learns as little as the Terminate says.
 
 use super::super::{Access, Binding, Refusal};
 use super::pblmt::BufferList;
@@ -98,6 +98,8 @@ pub(in super::super) struct StagTable {
     blocks_max: usize,
     key: (u64, u64),
     made: u64,
+    /// Windows of type 2 that are bound.
+    windows_of_qps: usize,
     /// Each domain with the number of those who use it.
     pds: Slab<u32>,
 }
@@ -117,6 +119,7 @@ impl StagTable {
             blocks_max,
             key: (chance.draw(), chance.draw()),
             made: 0,
+            windows_of_qps: 0,
             pds: Slab::new(pds_max, chance.draw() as u32),
         }
     }
@@ -227,7 +230,8 @@ impl StagTable {
         self.release_pd(entry.pd);
         match entry.what {
             What::Region { list, .. } => Ok(list.into_blocks()),
-            What::Window { region, .. } => {
+            What::Window { region, type_2, .. } => {
+                self.windows_of_qps -= usize::from(type_2 && entry.valid);
                 self.unbound(region);
                 Ok(Vec::new())
             }
@@ -240,6 +244,38 @@ impl StagTable {
             region.and_then(|region| self.entries.get_mut(&(region >> KEY_BITS))).map(|entry| &mut entry.what)
         {
             *windows = windows.saturating_sub(1);
+        }
+    }
+
+    /// The same, asked for by a peer: it may take back only what is shown to peers, and not our own buffers, whose tags it
+    /// sees in our read requests.
+    pub(in super::super) fn invalidate_for_peer(
+        &mut self,
+        stag: u32,
+        pd: u32,
+        qp: u32,
+    ) -> Result<(), Violation> {
+        if let Some(Entry { access, what: What::Region { .. }, .. }) = self.entry(stag)
+            && !(access.remote_read || access.remote_write || access.remote_atomic)
+        {
+            return Err(Violation::Access);
+        }
+        self.invalidate(stag, pd, qp)
+    }
+
+    /// The windows that a queue pair has bound for itself show nothing any more: it is gone, or as new.
+    pub(in super::super) fn release_windows(&mut self, gone: u32) {
+        if self.windows_of_qps == 0 {
+            return;
+        }
+        let bound = |entry: &Entry| {
+            entry.valid && matches!(entry.what, What::Window { type_2: true, qp, .. } if qp == gone)
+        };
+        let stags: Vec<(u32, u32)> =
+            self.entries.values().filter(|entry| bound(entry)).map(|entry| (entry.stag, entry.pd)).collect();
+        for (stag, pd) in stags {
+            // It is bound by this queue pair, as was just seen.
+            let _ = self.invalidate(stag, pd, gone);
         }
     }
 
@@ -259,6 +295,7 @@ impl StagTable {
             What::Window { region, .. } => {
                 let region = region.take();
                 entry.valid = false;
+                self.windows_of_qps -= 1;
                 self.unbound(region);
             }
         }
@@ -330,6 +367,8 @@ impl StagTable {
         *owner = qp;
         entry.stag = window;
         entry.valid = binding.is_some();
+        // One of type 2 was not bound before.
+        self.windows_of_qps += usize::from(type_2 && binding.is_some());
         if let Some(binding) = binding {
             (entry.address, entry.length, entry.access) = (binding.address, binding.length, binding.access);
             if let Some(What::Region { windows, .. }) =
@@ -353,7 +392,9 @@ impl StagTable {
         length: u64,
     ) -> Result<&BufferList, Violation> {
         let entry = self.entry(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
-        if entry.pd != pd {
+        // Whose it is comes first: of another's window nobody learns where it ends, or what it allows.
+        let is_others = matches!(entry.what, What::Window { type_2: true, qp: owner, .. } if owner != qp);
+        if entry.pd != pd || is_others {
             return Err(Violation::Stream);
         }
         if !entry.access.allows(purpose) {
@@ -369,7 +410,6 @@ impl StagTable {
             What::Window { .. } if matches!(purpose, Use::LocalRead | Use::LocalWrite) => {
                 Err(Violation::Access)
             }
-            What::Window { type_2: true, qp: owner, .. } if *owner != qp => Err(Violation::Stream),
             What::Window { region, .. } => {
                 let region = region.and_then(|region| self.entry(region)).filter(|region| region.valid);
                 match region.map(|region| &region.what) {

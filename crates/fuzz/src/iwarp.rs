@@ -1,0 +1,72 @@
+//! The decoders of DDP and RDMAP: whatever is read can be written, and read again is the same.
+
+use crate::Features;
+use kiban_wire::ddp::{Header, Placing, UNTAGGED_BYTES};
+use kiban_wire::rdmap::{
+    AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, TERMINATE_BYTES_MAX, Terminate,
+};
+
+pub(crate) fn ddp(bytes: &[u8], features: &mut Features<'_>) {
+    match Header::read(bytes) {
+        Err(rule) => features.show(rule.name()),
+        Ok((header, used)) => {
+            let mut again = [0xa5; UNTAGGED_BYTES];
+            assert_eq!((header.write(&mut again), header.length()), (used, used));
+            assert_eq!(Header::read(&again[..used]), Ok((header, used)));
+            let queue = match header.placing {
+                Placing::Tagged { .. } => None,
+                Placing::Untagged { queue, .. } => Some(queue.min(5)),
+            };
+            features.show((header.last, queue));
+        }
+    }
+}
+
+pub(crate) fn rdmap(bytes: &[u8], features: &mut Features<'_>) {
+    let Some((&octet, rest)) = bytes.split_first() else { return };
+    match Opcode::read(octet) {
+        Err(rule) => features.show(rule.name()),
+        Ok(opcode) => {
+            assert_eq!(Opcode::read(opcode.octet()), Ok(opcode));
+            features.show(opcode as u8);
+        }
+    }
+    if let Ok(request) = ReadRequest::read(rest) {
+        assert_eq!(request.bytes()[..], rest[..request.bytes().len()]);
+        features.show("a read request");
+    }
+    if let Ok(request) = AtomicRequest::read(rest) {
+        assert_eq!(AtomicRequest::read(&request.bytes()), Ok(request));
+        features.show(std::mem::discriminant(&request.atomic));
+    }
+    if let Ok(response) = AtomicResponse::read(rest) {
+        assert_eq!(response.bytes()[..], rest[..response.bytes().len()]);
+    }
+    if let Ok(terminate) = Terminate::read(rest) {
+        let again = terminate.bytes();
+        assert!(again.len() <= TERMINATE_BYTES_MAX);
+        let known = Reason::ALL.iter().any(|(reason, _)| *reason == terminate.reason);
+        let header = terminate.segment.as_ref().map(|(_, header)| header.len());
+        let read = Terminate::read(&again).expect("what is written can be read");
+        if known {
+            assert_eq!(read.reason, terminate.reason);
+        }
+        // A header that was cut short is not passed on.
+        if known && matches!(header, None | Some(0 | 14 | 18)) {
+            assert_eq!(read, terminate);
+        }
+        features.show(known.then_some(terminate.reason));
+        features.show((header, terminate.read_request.is_some()));
+    }
+}
+
+pub(crate) fn ddp_seeds() -> Vec<Vec<u8>> {
+    vec![[&[0xc1, 0x40][..], &[7; 12]].concat(), [&[0x41, 0x43][..], &[0; 16]].concat()]
+}
+
+pub(crate) fn rdmap_seeds() -> Vec<Vec<u8>> {
+    let send = [&[0x41, 0x43][..], &[0; 16]].concat();
+    let rfc = [&[0x47, 0x12, 0x03, 0xe0, 0, 0, 40][..], &send, &[1; 28]].concat();
+    let siw = [&[0x47, 0x21, 0x03, 0x07, 0, 0, 40][..], &send, &[1; 28]].concat();
+    vec![rfc, siw, vec![0x41; 29], [&[0x4a, 0, 0, 0, 2][..], &[3; 48]].concat(), vec![0x4b; 13]]
+}

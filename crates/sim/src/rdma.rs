@@ -1,0 +1,288 @@
+//! RDMA programs: two ends that move memory between them, and check what came.
+//!
+//! Each registers a source with known contents, a target for the peer and room for messages, and tells the peer where the
+//! target is by private data. Connected, each does the moves of its plan in turn, then waits for the peer's.
+
+use crate::program::Program;
+use kiban_board::{Completion, Host};
+use kiban_ground::{Instant, Region, SharedBytes};
+use kiban_stack::iwarp::nic::News;
+use kiban_stack::iwarp::rnic::{
+    self, Access, Data, Kind, Operation, Place, QpAttributes, ReceiveWork, SendWork, Sge, Status,
+};
+use kiban_wire::ethernet::Mac;
+use kiban_wire::rdmap::Atomic;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Where an end connects, or listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// Over the board's TCP.
+    Tcp(SocketAddr),
+    /// Over EFE: the listener's address and service.
+    Efe(Mac, u16),
+}
+
+/// What an end does with the peer's memory or its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// The whole source goes to the peer's target.
+    Write,
+    /// The same, and the peer hears of it.
+    WriteAndTell,
+    /// The whole source goes to the peer's receive.
+    Send,
+    /// The peer's target comes here.
+    Read,
+    /// The first eight bytes of the peer's target grow by one.
+    Add,
+}
+
+/// What happened at an end.
+#[derive(Clone, Debug, Default)]
+pub struct Moved {
+    /// When each of its moves was done, and how.
+    pub done: Vec<(Move, Status, Instant)>,
+    /// When it was connected.
+    pub connected: Option<Instant>,
+    /// Messages that came: whether each was told by immediate data, and its bytes.
+    pub received: Vec<(bool, u32)>,
+    /// When the connection was over.
+    pub gone: Option<Instant>,
+}
+
+/// One end.
+pub struct Mover {
+    meeting: Meeting,
+    asks: bool,
+    bytes: usize,
+    plan: VecDeque<Move>,
+    under_way: Option<Move>,
+    /// Messages that the peer will send.
+    expected: usize,
+    source: Region,
+    target: Region,
+    inbox: Region,
+    back: Region,
+    numbers: Numbers,
+    moved: Moved,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct Numbers {
+    cq: u32,
+    qp: u32,
+    end: u32,
+    source: u32,
+    target: u32,
+    back: u32,
+    peer: Place,
+}
+
+/// What a source holds: different for the two ends.
+fn contents(bytes: usize, asks: bool) -> Vec<u8> {
+    let step = if asks { 7 } else { 11 };
+    (0..bytes).map(|at| (at * step + at / 253) as u8).collect()
+}
+
+impl Mover {
+    /// An end that connects (`asks`) or waits, with sources and targets of so many bytes; `expected`: messages that the
+    /// peer's plan sends here.
+    pub fn new(meeting: Meeting, asks: bool, bytes: usize, plan: &[Move], expected: usize) -> Mover {
+        let region = |n: u64| Region::new(n << 32, bytes.max(8));
+        let source = region(1);
+        source.write(source.address(), SharedBytes::from(&contents(bytes, asks)[..])).expect("it fits");
+        Mover {
+            meeting,
+            asks,
+            bytes,
+            plan: plan.iter().copied().collect(),
+            under_way: None,
+            expected,
+            source,
+            target: region(2),
+            inbox: region(3),
+            back: region(4),
+            numbers: Numbers::default(),
+            moved: Moved::default(),
+            closing: false,
+        }
+    }
+
+    /// What has happened.
+    pub fn moved(&self) -> &Moved {
+        &self.moved
+    }
+
+    /// Whether the target holds what the peer's source holds, after so many additions.
+    pub fn target_is_right(&self, additions: u64) -> bool {
+        let mut expected = contents(self.bytes, !self.asks);
+        if let Some(word) = expected.first_chunk_mut::<8>() {
+            *word = u64::from_ne_bytes(*word).wrapping_add(additions).to_ne_bytes();
+        }
+        self.target.read(self.target.address(), self.bytes) == Some(expected)
+    }
+
+    /// Whether the last message is what the peer's source holds.
+    pub fn inbox_is_right(&self) -> bool {
+        self.inbox.read(self.inbox.address(), self.bytes) == Some(contents(self.bytes, !self.asks))
+    }
+
+    /// Whether what was read is what our source holds: what was written there before.
+    pub fn back_is_right(&self) -> bool {
+        self.back.read(self.back.address(), self.bytes) == Some(contents(self.bytes, self.asks))
+    }
+
+    fn sge(stag: u32, region: &Region, bytes: usize) -> Sge {
+        Sge { stag, address: region.address(), length: bytes as u32 }
+    }
+
+    /// Where the peer finds our target.
+    fn said(&self) -> Vec<u8> {
+        [&self.numbers.target.to_be_bytes()[..], &self.target.address().to_be_bytes()[..]].concat()
+    }
+
+    fn hear(&mut self, said: &[u8]) {
+        if let Some((stag, offset)) = said.split_first_chunk::<4>()
+            && let Some(offset) = offset.first_chunk::<8>()
+        {
+            self.numbers.peer =
+                Place { stag: u32::from_be_bytes(*stag), offset: u64::from_be_bytes(*offset) };
+        }
+    }
+
+    fn go_on(&mut self, host: &mut Host<'_>) {
+        if self.under_way.is_some() || self.moved.connected.is_none() {
+            return;
+        }
+        let Numbers { qp, source, back, peer, .. } = self.numbers;
+        let Some(next) = self.plan.pop_front() else {
+            // The asker ends the connection when both are through.
+            if self.asks && !self.closing && self.moved.received.len() >= self.expected {
+                self.closing = true;
+                host.rdma().expect("a NIC").nic().core.disconnect(qp).expect("connected");
+            }
+            return;
+        };
+        let whole = Data::one(Self::sge(source, &self.source, self.bytes));
+        let into = |bytes| Data::one(Self::sge(back, &self.back, bytes));
+        let (operation, data) = match next {
+            Move::Write => (Operation::write(peer), whole),
+            Move::WriteAndTell => (Operation::Write { remote: peer, immediate: Some(1) }, whole),
+            Move::Send => (Operation::SEND, whole),
+            Move::Read => (Operation::read(peer), into(self.bytes)),
+            Move::Add => {
+                (Operation::Atomic { remote: peer, atomic: Atomic::FetchAdd { add: 1, mask: 0 } }, into(8))
+            }
+        };
+        self.under_way = Some(next);
+        let mut rdma = host.rdma().expect("a NIC");
+        rdma.nic().core.post_send(qp, SendWork::new(0, operation, data)).expect("room");
+    }
+
+    fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        loop {
+            let mut rdma = host.rdma().expect("a NIC");
+            if let Some(news) = rdma.nic().news() {
+                match news {
+                    News::Asked(request) => {
+                        self.hear(&request.private_data);
+                        self.numbers.end = request.end;
+                        let depths = request.depths;
+                        rdma.accept(request.end, self.numbers.qp, depths, &self.said()).expect("it waits");
+                    }
+                    News::Connected { private_data, .. } => {
+                        self.hear(&private_data);
+                        self.moved.connected = Some(now);
+                    }
+                    News::Gone { .. } => self.moved.gone = Some(now),
+                    News::Failed { error, .. } => panic!("the connection failed: {error}"),
+                    News::Withdrawn { .. } => {}
+                }
+                drop(rdma);
+                self.go_on(host);
+                continue;
+            }
+            let Ok(Some(done)) = rdma.nic().core.poll(self.numbers.cq) else { return };
+            drop(rdma);
+            self.on_done(done, host, now);
+        }
+    }
+
+    fn on_done(&mut self, done: rnic::Completion, host: &mut Host<'_>, now: Instant) {
+        match done.kind {
+            // What was posted and never used.
+            Kind::Receive | Kind::ReceiveImmediate if done.status == Status::Flushed => {}
+            Kind::Receive | Kind::ReceiveImmediate => {
+                self.moved.received.push((done.immediate.is_some(), done.bytes));
+            }
+            _ => {
+                let under_way = self.under_way.take().expect("something was posted");
+                self.moved.done.push((under_way, done.status, now));
+            }
+        }
+        self.go_on(host);
+    }
+}
+
+impl Program for Mover {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        let mut rdma = host.rdma().expect("the board has an RDMA NIC");
+        let core = &mut rdma.nic().core;
+        let pd = core.create_pd().expect("room");
+        let cq = core.create_cq(64).expect("room");
+        let mut register = |region: &Region, access| core.register(pd, region.clone(), access).expect("room");
+        let source = register(&self.source, Access::NONE);
+        let target = register(&self.target, Access::ALL);
+        let inbox = register(&self.inbox, Access::LOCAL);
+        let back = register(&self.back, Access::LOCAL);
+        let qp = core
+            .create_qp(QpAttributes {
+                pd,
+                send_cq: cq,
+                receive_cq: cq,
+                srq: None,
+                send_work_max: 16,
+                receive_work_max: 16,
+                send_sges_max: 1,
+                receive_sges_max: 1,
+                inline_bytes_max: 0,
+                signal_all: false,
+                waits_for_receives: false,
+            })
+            .expect("room");
+        for id in 0..8 {
+            let sges = [Self::sge(inbox, &self.inbox, self.bytes)].into_iter().collect();
+            core.post_receive(qp, ReceiveWork { id, sges }).expect("room");
+        }
+        self.numbers = Numbers { cq, qp, source, target, back, ..Numbers::default() };
+        let said = self.said();
+        match (self.asks, self.meeting) {
+            (true, Meeting::Tcp(remote)) => {
+                self.numbers.end = rdma.connect(remote, qp, (4, 4), &said).expect("a route");
+            }
+            (true, Meeting::Efe(mac, service)) => {
+                self.numbers.end = rdma.connect_efe(mac, service, qp, (4, 4), &said).expect("a port");
+            }
+            (false, Meeting::Tcp(local)) => drop(rdma.listen(local).expect("free")),
+            (false, Meeting::Efe(_, service)) => rdma.listen_efe(service),
+        }
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        if completion == Completion::Rdma {
+            self.look(host, now);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.moved.gone.is_some()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

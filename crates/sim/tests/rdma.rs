@@ -1,0 +1,157 @@
+//! RDMA between boards in virtual time: over the boards' own TCP on cables and on ATM, and over EFE, with and without harm.
+
+use kiban_board::{
+    AtmPortConfig, BoardConfig, CircuitConfig, EfePortConfig, IpPortConfig, PortConfig, RdmaConfig,
+};
+use kiban_ground::Instant;
+use kiban_sim::rdma::{Meeting, Move, Mover};
+use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World};
+use kiban_stack::efe;
+use kiban_stack::ip::Prefix;
+use kiban_stack::iwarp::mpa::{self, CrcUse};
+use kiban_stack::iwarp::rnic::Status;
+use kiban_wire::atm::Vc;
+use kiban_wire::ethernet::Mac;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The last message says that all the rest is done: who asked ends the connection then.
+const PLAN: [Move; 6] = [Move::WriteAndTell, Move::Send, Move::Read, Move::Write, Move::Add, Move::Send];
+const LIMIT: Instant = Instant::from_nanos(120_000_000_000);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    TcpOnIp,
+    TcpOnAtm,
+    Efe,
+}
+
+const ALL: [Over; 3] = [Over::TcpOnIp, Over::TcpOnAtm, Over::Efe];
+
+fn address(n: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, n)
+}
+
+fn mac(n: u8) -> Mac {
+    Mac([2, 0, 0, 0, 0, n])
+}
+
+/// Two boards with RDMA NICs, and where the second one listens.
+fn boards(
+    over: Over,
+    mpa: &mpa::Config,
+    harm: Harm,
+    seed: u64,
+) -> (World, BoardNumber, BoardNumber, Meeting) {
+    let mut world = World::new(seed);
+    let prefix = Prefix::new(address(0).into(), 24);
+    let board = |n: u8| {
+        let port = match over {
+            Over::TcpOnIp => PortConfig::Ip(IpPortConfig {
+                address: address(n).into(),
+                prefix,
+                mtu_bytes: 1500,
+                packets_max: 256,
+                cuts: false,
+                merges: false,
+                believe_sums: false,
+            }),
+            Over::TcpOnAtm => {
+                let circuit = CircuitConfig::to(Vc { vpi: 0, vci: 100 }, address(3 - n).into());
+                let port = AtmPortConfig::oc3c(address(n).into(), prefix);
+                PortConfig::Atm(AtmPortConfig { circuits: vec![circuit], ..port })
+            }
+            Over::Efe => PortConfig::Efe(EfePortConfig { mac: mac(n), endpoint: efe::Config::default() }),
+        };
+        BoardConfig {
+            seed: seed ^ u64::from(n),
+            ports: vec![port],
+            rdma: Some(RdmaConfig { mpa: mpa.clone(), ..RdmaConfig::default() }),
+            ..BoardConfig::default()
+        }
+    };
+    let (one, two) = (world.add_board(&board(1)), world.add_board(&board(2)));
+    let (near, far) = (Plug::Board(one, 0), Plug::Board(two, 0));
+    match over {
+        Over::TcpOnAtm => {
+            world.join(near, far, 1000.0, harm).expect("they fit");
+        }
+        Over::TcpOnIp | Over::Efe => {
+            let line = CableConfig::ethernet(10_000_000_000, Duration::from_micros(5));
+            world.join_packets(near, far, &CableConfig { harm, ..line }).expect("they fit");
+        }
+    }
+    let meeting = match over {
+        Over::Efe => Meeting::Efe(mac(2), 7),
+        _ => Meeting::Tcp(SocketAddr::new(address(2).into(), 7471)),
+    };
+    (world, one, two, meeting)
+}
+
+fn config() -> mpa::Config {
+    mpa::Config { extensions: true, ..mpa::Config::default() }
+}
+
+/// Everything of the plan goes both ways, and arrives.
+fn check(over: Over, mpa: &mpa::Config, harm: Harm, bytes: usize, seed: u64) -> Instant {
+    let (mut world, one, two, meeting) = boards(over, mpa, harm, seed);
+    world.run_program(one, Box::new(Mover::new(meeting, true, bytes, &PLAN, 3)));
+    world.run_program(two, Box::new(Mover::new(meeting, false, bytes, &PLAN, 3)));
+    let name = format!("{over:?}, seed {seed}");
+    assert!(
+        world.run(LIMIT),
+        "{name}: it does not come to an end; {:?}",
+        world.program::<Mover>(one).map(Mover::moved)
+    );
+    for board in [one, two] {
+        let mover = world.program::<Mover>(board).expect("it ran");
+        let done: Vec<(Move, Status)> =
+            mover.moved().done.iter().map(|&(what, how, _)| (what, how)).collect();
+        assert_eq!(done, PLAN.map(|what| (what, Status::Success)), "{name}");
+        assert_eq!(
+            mover.moved().received,
+            [(true, 0), (false, bytes as u32), (false, bytes as u32)],
+            "{name}"
+        );
+        assert!(mover.inbox_is_right() && mover.back_is_right() && mover.target_is_right(1), "{name}");
+    }
+    for board in [one, two] {
+        let board = world.board(board);
+        assert_eq!(board.counter("rdma", "terminates_out"), 0, "{name}");
+    }
+    world.settle(world.now() + Duration::from_secs(5));
+    // One of the two ends waits for stray segments (TIME-WAIT).
+    assert!(world.board(one).sessions() + world.board(two).sessions() <= 1, "{name}");
+    world.now()
+}
+
+#[test]
+fn every_operation_goes_both_ways_over_every_lower_layer() {
+    for over in ALL {
+        for bytes in [8, 1000, 200_000] {
+            check(over, &config(), Harm::NONE, bytes, 1);
+        }
+    }
+}
+
+#[test]
+fn losses_are_mended_below_and_nothing_of_them_shows() {
+    for over in ALL {
+        for seed in 1..=6 {
+            // A cell in a thousand is a packet in five.
+            let loss = if over == Over::TcpOnAtm { 0.0005 } else { 0.02 };
+            check(over, &config(), Harm { loss, ..Harm::NONE }, 100_000, seed);
+        }
+    }
+}
+
+#[test]
+fn crcs_and_markers_work_on_the_boards_own_tcp() {
+    let crc = mpa::Config { crc: CrcUse::Required, ..config() };
+    let markers = mpa::Config { markers: true, crc: CrcUse::Wanted, ..config() };
+    for over in [Over::TcpOnIp, Over::TcpOnAtm] {
+        for mpa in [&crc, &markers] {
+            check(over, mpa, Harm { loss: 0.0002, ..Harm::NONE }, 50_000, 3);
+        }
+    }
+}
