@@ -8,7 +8,7 @@ use super::peer::Peer;
 use super::verbs::{self, Stream};
 use super::{POLLING, size};
 use kiban_lab::{Bench, Target, Trial, Unit};
-use kiban_real::clock::pin_thread;
+use kiban_real::clock::{Clock, pin_thread};
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
@@ -27,6 +27,28 @@ fn free_port() -> String {
     listener.local_addr().expect("an address").port().to_string()
 }
 
+/// Waits until somebody listens on a port; not for ever.
+fn wait_for_listener(port: &str) {
+    let wanted = format!(":{:04X}", port.parse::<u16>().unwrap_or(0));
+    let clock = Clock::new();
+    let end = clock.now() + Duration::from_secs(5);
+    while clock.now() < end {
+        let listens = ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+            // sl local_address rem_address st: 0A listens.
+            std::fs::read_to_string(table).is_ok_and(|table| {
+                table.lines().any(|line| {
+                    let words: Vec<&str> = line.split_whitespace().take(4).collect();
+                    words.get(1).is_some_and(|local| local.ends_with(&wanted)) && words.get(3) == Some(&"0A")
+                })
+            })
+        });
+        if listens {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.arg(HANGS).arg(program).args(arguments);
@@ -38,8 +60,8 @@ fn command(program: &str, arguments: &[&str]) -> Command {
 /// Runs a server on its CPU and a client on ours: the figure of the client's last line that has one. Anew, if it fails.
 fn beside(
     program: &str,
-    server: &[&str],
-    client: &[&str],
+    port: &str,
+    (server, client): (&[&str], &[&str]),
     cpu: usize,
     figure: impl Fn(&[&str]) -> Option<f64>,
 ) -> Option<f64> {
@@ -51,8 +73,7 @@ fn beside(
             };
             threads.spawn(start).join().expect("a thread").ok()
         })?;
-        // Neither says when it listens.
-        std::thread::sleep(Duration::from_millis(200));
+        wait_for_listener(port);
         let said = command(program, client).output().ok()?;
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let _ = serving.kill();
@@ -72,7 +93,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let server = [&common[..], &["-B", &port]].concat();
     let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
     // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
-    beside("fi_pingpong", &server, &client, cpu, |words| {
+    beside("fi_pingpong", &port, (&server, &client), cpu, |words| {
         (words.len() == 8).then(|| words[6].parse().ok()).flatten()
     })
 }
@@ -83,7 +104,7 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
     let warm = "200";
     let client = ["127.0.0.1", "-p", &port, "-t", test, "-s", &bytes, "-n", &turns, "-w", warm, "-f"];
     // iterations, 50 %, average and overall latency, average and overall MiB/s, average and overall rate
-    beside("ucx_perftest", &["-p", &port], &client, cpu, |words| {
+    beside("ucx_perftest", &port, (&["-p", &port], &client), cpu, |words| {
         let numbers: Vec<f64> = words.iter().map_while(|word| word.parse().ok()).collect();
         (numbers.len() == 8 && words.len() == 8).then(|| numbers[wanted])
     })
