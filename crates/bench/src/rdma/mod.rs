@@ -34,6 +34,23 @@ const RING_BYTES: usize = 4 << 20;
 const BATCH_BYTES: usize = 16 << 20;
 /// Time for the warm-up of a sample.
 const WARM: Duration = Duration::from_millis(30);
+/// What a sample gives: work a second, and processor time of both processes for a unit of work, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Measured {
+    per_second: f64,
+    cpu_nanos_each: f64,
+}
+
+impl Measured {
+    /// Measures `work` once, in this process and in the peer's.
+    fn of(trial: &Trial, peer: &Peer, work: impl FnOnce() -> f64) -> Measured {
+        let before = peer.cpu_nanos();
+        let span = trial.measure_once(work);
+        let cpu_nanos = span.cpu_nanos + (peer.cpu_nanos().saturating_sub(before));
+        Measured { per_second: span.per_second(), cpu_nanos_each: cpu_nanos as f64 / span.work }
+    }
+}
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The two ways to wait that are compared.
@@ -76,6 +93,9 @@ fn pinned(options: &Options, peer: &mut Peer, other: usize) {
     if wanted("write") {
         streams(&mut bench, peer);
     }
+    if wanted("cost") {
+        stream_costs(&mut bench, peer);
+    }
     if wanted("send") {
         ping_pongs(&mut bench, peer);
     }
@@ -113,13 +133,37 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
         bench.compare(
             &format!("Writes of {}{checked}, {}", size(block_bytes), wait.0),
             Unit::GbytePerSecond,
-            ("RDMA", |trial: &mut Trial| verbs::stream(trial, &mut peer.borrow_mut(), stream) / 1e9),
+            ("RDMA", |trial: &mut Trial| {
+                verbs::stream(trial, &mut peer.borrow_mut(), stream).per_second / 1e9
+            }),
             ("raw TCP", |trial: &mut Trial| {
-                raw::stream(trial, &mut peer.borrow_mut(), block_bytes, wait) / 1e9
+                raw::stream(trial, &mut peer.borrow_mut(), block_bytes, wait).per_second / 1e9
             }),
             target,
         );
     }
+}
+
+/// What a stream costs: this can be compared on a machine that has other things to do, too.
+fn stream_costs(bench: &mut Bench, peer: &mut Peer) {
+    let kept = std::mem::replace(&mut bench.options_mut().foreign_cores_max, f64::INFINITY);
+    for (block_bytes, crc) in [(64 << 10, false), (1 << 20, false), (64 << 10, true), (1 << 20, true)] {
+        let checked = if crc { ", CRC" } else { "" };
+        let stream = Stream { block_bytes, crc, wait: BLOCKING };
+        let peer = std::cell::RefCell::new(&mut *peer);
+        bench.compare(
+            &format!("the same of {}{checked}, processor time of both ends", size(block_bytes)),
+            Unit::Named("ns/KiB"),
+            ("RDMA", |trial: &mut Trial| {
+                verbs::stream(trial, &mut peer.borrow_mut(), stream).cpu_nanos_each * 1024.0
+            }),
+            ("raw TCP", |trial: &mut Trial| {
+                raw::stream(trial, &mut peer.borrow_mut(), block_bytes, BLOCKING).cpu_nanos_each * 1024.0
+            }),
+            Target::None,
+        );
+    }
+    bench.options_mut().foreign_cores_max = kept;
 }
 
 fn ping_pongs(bench: &mut Bench, peer: &mut Peer) {

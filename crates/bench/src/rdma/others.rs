@@ -153,7 +153,9 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
         bench.compare(
             &format!("{} one way, polling", size(block_bytes)),
             Unit::GbytePerSecond,
-            ("RDMA Write", |trial: &mut Trial| verbs::stream(trial, &mut shared.borrow_mut(), stream) / 1e9),
+            ("RDMA Write", |trial: &mut Trial| {
+                verbs::stream(trial, &mut shared.borrow_mut(), stream).per_second / 1e9
+            }),
             ("UCX tcp tag_bw", |_: &mut Trial| {
                 let rate = ucx("tag_bw", block_bytes, turns / short, cpu, 5);
                 rate.expect("it worked a moment ago") * f64::from(1 << 20) / 1e9

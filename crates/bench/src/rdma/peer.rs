@@ -47,6 +47,21 @@ impl Peer {
         answer.trim().to_owned()
     }
 
+    /// Processor time that the threads which it has now have used, nanoseconds.
+    pub(super) fn cpu_nanos(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
+        // Time on a processor, time in the queue, turns. A thread may end between the two reads.
+        let used = |path: std::path::PathBuf| {
+            std::fs::read_to_string(path.join("schedstat"))
+                .ok()?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        tasks.flatten().filter_map(|task| used(task.path())).sum()
+    }
+
     pub(super) fn ask(&mut self, words: &str) -> String {
         self.tell(words);
         self.hear()

@@ -1,7 +1,7 @@
 //! Raw TCP: blocks one way, and to and fro.
 
 use super::peer::{Peer, answer};
-use super::{BATCH_BYTES, PATIENCE, RING_BYTES, WARM};
+use super::{BATCH_BYTES, Measured, PATIENCE, RING_BYTES, WARM};
 use kiban_ground::Wait;
 use kiban_lab::Trial;
 use std::io::{ErrorKind, Read, Write};
@@ -88,8 +88,8 @@ impl Socket {
     }
 }
 
-/// Blocks one way: bytes per second.
-pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> f64 {
+/// Blocks one way, in bytes.
+pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
     let address = peer.ask(&format!("raw-sink {block_bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
     let mut ring = Ring::new();
@@ -107,7 +107,7 @@ pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wai
         (sent * BATCH_BYTES) as f64
     };
     send(1, WARM.as_nanos() as u64);
-    trial.measure_once(|| send(1, trial.span_nanos())).per_second()
+    Measured::of(trial, peer, || send(1, trial.span_nanos()))
 }
 
 pub(super) fn sink(block_bytes: usize, wait: Wait) {

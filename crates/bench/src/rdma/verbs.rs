@@ -1,7 +1,7 @@
 //! The NIC's side: Writes one way, Sends to and fro, short Writes gathered.
 
 use super::peer::{Peer, answer};
-use super::{BATCH_BYTES, PATIENCE, RING_BYTES, WARM};
+use super::{BATCH_BYTES, Measured, PATIENCE, RING_BYTES, WARM};
 use kiban_ground::Wait;
 use kiban_lab::Trial;
 use kiban_real::rdma::{
@@ -98,8 +98,8 @@ pub(super) struct Stream {
     pub(super) wait: (&'static str, Wait),
 }
 
-/// Blocks one way: bytes per second.
-pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> f64 {
+/// Blocks one way, in bytes.
+pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
     let Stream { block_bytes, crc, wait } = stream;
     let (end, remote, connection) = connect(peer, crc, wait);
     let blocks = RING_BYTES / block_bytes;
@@ -132,10 +132,10 @@ pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> f64 
         (sent * BATCH_BYTES) as f64
     };
     send(WARM.as_nanos() as u64);
-    let span = trial.measure_once(|| send(trial.span_nanos()));
+    let measured = Measured::of(trial, peer, || send(trial.span_nanos()));
     connection.disconnect();
     connection.wait_disconnected(PATIENCE).expect("the peer ends too");
-    span.per_second()
+    measured
 }
 
 /// The peer answers a read when all that was written before is in its place.

@@ -24,7 +24,8 @@ use std::time::Duration;
 
 /// Room for what is read at once.
 const ROOM_BYTES: usize = 256 << 10;
-/// So much is read behind a long payload that lands: its trailer and the next header, not the next payload.
+/// So much is read behind a long payload that lands, or a long frame that is awaited whole: a trailer and the next header,
+/// not the next payload.
 const AHEAD_BYTES: usize = 64;
 /// Bytes that a connection reads or writes before the next has its turn.
 const BUDGET_BYTES: usize = 4 << 20;
@@ -94,7 +95,8 @@ pub(crate) struct Core {
     lower: Lower,
     efe: Option<EfeLink>,
     epoll: OwnedFd,
-    lines: HashMap<u32, Line>,
+    /// Looked at several times a drive: a few are found faster in a tree than by a hash.
+    lines: BTreeMap<u32, Line>,
     /// The ends that are tried directly.
     direct: Vec<u32>,
     asked: u32,
@@ -133,7 +135,7 @@ impl Core {
             lower,
             efe,
             epoll: inner,
-            lines: HashMap::new(),
+            lines: BTreeMap::new(),
             direct: Vec::new(),
             asked: 0,
             doors: BTreeMap::new(),
@@ -373,16 +375,25 @@ impl Core {
                 return self.set_interest(end);
             }
             let landing = stream.landing(core, places);
-            let most = if landing > 0 { AHEAD_BYTES } else { ROOM_BYTES };
-            let read = match line.link.receive(places, &mut room[..most]) {
+            let rest = if landing > 0 { &mut [] } else { stream.rest() };
+            // What goes where it belongs, and how much may be read behind it.
+            let first = landing + rest.len();
+            let most = if first > 0 { AHEAD_BYTES } else { ROOM_BYTES };
+            let got = match rest {
+                [] => line.link.receive(places, &mut room[..most]),
+                rest => line.link.receive_into(rest, &mut room[..most]),
+            };
+            let read = match got {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.gone(end, true, now),
                 Ok(Some(read)) => read,
                 Err(_) => return self.gone(end, false, now),
             };
-            let landed = read.min(landing);
-            if landed > 0 {
-                stream.landed(core, landed);
+            let landed = read.min(first);
+            match landed {
+                0 => {}
+                _ if landing > 0 => stream.landed(core, landed),
+                _ => stream.rest_came(core, landed),
             }
             if read > landed {
                 let room = mem::take(&mut self.room);
@@ -391,7 +402,7 @@ impl Core {
             }
             budget = budget.saturating_sub(read);
             // Less than there was room for: that was all.
-            if read < landing + most {
+            if read < first + most {
                 return;
             }
             if budget == 0 {
