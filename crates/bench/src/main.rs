@@ -6,6 +6,7 @@
 
 mod line;
 mod memory;
+mod rdma;
 mod sar;
 mod sim;
 mod sum;
@@ -25,12 +26,17 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 9] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
     Family { name: "tcp", about: "TCP between two boards in memory against smoltcp", run: tcp::run },
     Family { name: "vi", about: "VI through shared memory against a bare ring and memcpy", run: vi::run },
+    Family {
+        name: "rdma",
+        about: "RDMA over TCP sockets against raw TCP and other libraries",
+        run: rdma::run,
+    },
     Family { name: "sim", about: "an OC-3c line in virtual time against real time", run: sim::run },
     Family { name: "line", about: "TCP against the limit of an OC-3c line, exact", run: line::run },
     Family { name: "wait", about: "ways to wait, from polling to adaptive, in real time", run: wait::run },
@@ -51,6 +57,11 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // The other end of a benchmark between processes.
+    if std::env::var_os(rdma::ROLE).is_some() {
+        rdma::serve();
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse();
     if arguments.list {
         FAMILIES.iter().for_each(|family| println!("{:8}{}", family.name, family.about));

@@ -10,7 +10,8 @@
 use kiban_ground::Region;
 use kiban_stack::iwarp::stream::Chunk;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
-use std::io;
+use smallvec::SmallVec;
+use std::io::{self, IoSliceMut, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -82,22 +83,19 @@ impl TcpLink {
     /// # Errors
     /// The connection is lost.
     pub fn send<'a>(&self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
-        let mut parts = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; PARTS_MAX];
-        let mut count = 0;
-        for (part, chunk) in parts.iter_mut().zip(chunks) {
-            *part = match chunk {
-                Chunk::Own(bytes) => {
-                    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
-                }
-                Chunk::Memory(region) => iovec(region),
-            };
-            count += 1;
-        }
+        // Most bursts have few parts; room for all that there may be would take longer to clear than a short write takes.
+        let mut parts: SmallVec<[libc::iovec; 32]> = SmallVec::new();
+        parts.extend(chunks.take(PARTS_MAX).map(|chunk| match chunk {
+            Chunk::Own(bytes) => {
+                libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+            }
+            Chunk::Memory(region) => iovec(region),
+        }));
         // SAFETY: all of its fields may be zero.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = count as _;
-        // SAFETY: the first `count` parts name memory that lives as long as the chunks, which outlive the call; it is read
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: the parts name memory that lives as long as the chunks, which outlive the call; it is read
         // only. A region's memory can be read while the region is held.
         let sent = unsafe {
             libc::sendmsg(
@@ -134,6 +132,20 @@ impl TcpLink {
         match read {
             0 => Ok(Some(0)),
             read => outcome(read).map(|read| (read > 0).then_some(read)),
+        }
+    }
+
+    /// The same into room of the caller's own.
+    ///
+    /// # Errors
+    /// As [`TcpLink::receive`].
+    pub fn receive_into(&self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
+        match (&self.socket).read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(room)]) {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

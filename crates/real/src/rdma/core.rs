@@ -107,7 +107,8 @@ pub(crate) struct Core {
     lower: Lower,
     efe: Option<EfeLink>,
     epoll: OwnedFd,
-    lines: HashMap<u32, Line>,
+    /// Looked at several times a drive: a few are found faster in a tree than by a hash.
+    lines: BTreeMap<u32, Line>,
     /// The ends that are tried directly.
     direct: Vec<u32>,
     asked: u32,
@@ -145,7 +146,7 @@ impl Core {
             lower,
             efe,
             epoll: inner,
-            lines: HashMap::new(),
+            lines: BTreeMap::new(),
             direct: Vec::new(),
             asked: 0,
             doors: BTreeMap::new(),
@@ -435,15 +436,24 @@ impl Core {
             }
             let landing = stream.landing(core, places);
             let most = stream.read_ahead(ROOM_BYTES);
-            let read = match line.link.receive(places, &mut room[..most]) {
+            let rest = if landing > 0 { &mut [] } else { stream.rest() };
+            // What goes where it belongs, and how much may be read behind it.
+            let first = landing + rest.len();
+            let read = match rest {
+                [] => line.link.receive(places, &mut room[..most]),
+                rest => line.link.receive_into(rest, &mut room[..most]),
+            };
+            let read = match read {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.gone(end, true, now),
                 Ok(Some(read)) => read,
                 Err(_) => return self.gone(end, false, now),
             };
-            let landed = read.min(landing);
-            if landed > 0 {
-                stream.landed(core, landed);
+            let landed = read.min(first);
+            match landed {
+                0 => {}
+                _ if landing > 0 => stream.landed(core, landed),
+                _ => stream.rest_came(core, landed),
             }
             // Nothing of the host's is held from here on.
             places.clear();
@@ -454,7 +464,7 @@ impl Core {
             }
             budget = budget.saturating_sub(read);
             // Less than there was room for: that was all.
-            if read < landing + most {
+            if read < first + most {
                 return;
             }
             if budget == 0 {

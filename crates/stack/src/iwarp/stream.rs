@@ -6,9 +6,11 @@
 //!           of them the host's memory itself. One gathering write a burst.
 //! Up        [`Stream::receive`] takes bytes as they come. Of a long frame without CRC, the header is judged when it is
 //!           here, and [`Stream::landing`] says where the next bytes of the byte stream go, so that a socket puts them
-//!           there. Short frames, and all with a CRC, are placed by one copy when they are whole and right.
-//! Limits    what is held of a frame that is not whole: one frame (64 KiB) a stream, nothing between frames. A stream whose
-//!           message waits for a receive holds what was read with it.
+//!           there. Short frames, and all with a CRC, are placed by one copy when they are whole and right;
+//!           [`Stream::rest`] takes the rest of a long one from the socket.
+//! Limits    what is held of a frame that is not whole: one frame (64 KiB) a stream, nothing between frames. The room of a
+//!           burst and of a frame is lent from stream to stream: one of each is kept by the core. A stream whose message
+//!           waits for a receive holds what was read with it.
 //! Left out  time: whoever drives the stream gives up on peers that do not begin ([`Stream::is_starting`]).
 
 use super::mpa::{
@@ -37,7 +39,7 @@ const SHORT_FRAMES: u8 = 4;
 pub const BURST_BYTES: usize = 256 * 1024;
 /// or so many parts: an operating system takes 1024 at once.
 const BURST_PARTS: usize = 512;
-/// A stream with nothing to send keeps no more room than this.
+/// A stream with nothing to send keeps no more room than this: the rest is for the next stream.
 const IDLE_BYTES_MAX: usize = 4096;
 
 /// What a stream tells the connection manager.
@@ -185,8 +187,9 @@ pub struct Stream {
     phase: Phase,
     qp: Option<u32>,
     out: Outgoing,
-    /// A frame of which only the front is here.
+    /// A frame of which only the front is here: so many bytes of this room.
     held: Vec<u8>,
+    held_bytes: usize,
     /// Bytes that `held` will have.
     wanted: usize,
     /// A long frame whose payload is landing, and its trailer.
@@ -213,6 +216,7 @@ impl Stream {
             qp,
             out: Outgoing::new(),
             held: Vec::new(),
+            held_bytes: 0,
             wanted: 0,
             landing: None,
             trailer: 0,
@@ -441,31 +445,53 @@ impl Stream {
             self.trailer -= count;
             return count;
         }
-        if self.held.is_empty() {
+        if self.held_bytes == 0 {
             let used = self.take_run(rnic, qp, bytes);
-            self.keep(&bytes[used..]);
+            self.keep(rnic, &bytes[used..]);
             return bytes.len();
         }
-        let count = self.wanted.saturating_sub(self.held.len()).min(bytes.len());
-        self.held.extend_from_slice(&bytes[..count]);
-        if self.held.len() >= self.wanted {
-            let mut held = mem::take(&mut self.held);
-            let used = self.take_run(rnic, qp, &held);
-            held.drain(..used);
-            match self.stalled {
-                None if held.is_empty() => {}
-                None => self.held = held,
-                Some(_) => self.behind = (held, 0),
-            }
-        }
+        let count = self.wanted.saturating_sub(self.held_bytes).min(bytes.len());
+        self.hold(rnic, &bytes[..count]);
+        self.take_held(rnic, qp);
         count
     }
 
     /// Keeps what was not taken: the front of a frame, or what stands behind a message that waits.
-    fn keep(&mut self, rest: &[u8]) {
+    fn keep(&mut self, rnic: &mut Rnic, rest: &[u8]) {
         match self.stalled {
-            None => self.held.extend_from_slice(rest),
+            None => self.hold(rnic, rest),
             Some(_) => self.behind = (rest.to_vec(), 0),
+        }
+    }
+
+    /// Holds bytes of a frame that is not whole. Room grows with what has come, not with what the peer promises.
+    fn hold(&mut self, rnic: &mut Rnic, bytes: &[u8]) {
+        let end = self.held_bytes + bytes.len();
+        if end > 0 && self.held.is_empty() {
+            self.held = mem::take(&mut rnic.spare[FRAME]);
+        }
+        if end > self.held.len() {
+            self.held.resize(end, 0);
+        }
+        self.held[self.held_bytes..end].copy_from_slice(bytes);
+        self.held_bytes = end;
+    }
+
+    /// Goes on with what is held, if what was awaited is here.
+    fn take_held(&mut self, rnic: &mut Rnic, qp: u32) {
+        if self.held_bytes < self.wanted {
+            return;
+        }
+        let (mut held, whole) = (mem::take(&mut self.held), mem::take(&mut self.held_bytes));
+        let used = self.take_run(rnic, qp, &held[..whole]);
+        if used < whole && self.stalled.is_some() {
+            self.behind = (held[used..whole].to_vec(), 0);
+            put_by(&mut rnic.spare[FRAME], &mut held);
+        } else if used < whole {
+            held.copy_within(used..whole, 0);
+            (self.held, self.held_bytes) = (held, whole - used);
+        } else {
+            put_by(&mut rnic.spare[FRAME], &mut held);
         }
     }
 
@@ -486,6 +512,9 @@ impl Stream {
                     self.deaf = true;
                 }
                 Ok(Front::Wants(wanted)) => {
+                    if wanted >= LANDING_BYTES_MIN {
+                        self.long_frames = SHORT_FRAMES;
+                    }
                     self.wanted = wanted;
                     return used;
                 }
@@ -561,14 +590,7 @@ impl Stream {
     /// How many bytes to read at once, of `most` that there is room for: few where long payloads come, which would be copied
     /// if they were read with others.
     pub fn read_ahead(&self, most: usize) -> usize {
-        match &self.phase {
-            Phase::Up { deframer, .. }
-                if self.long_frames > 0 && !deframer.has_crc() && !deframer.has_markers() =>
-            {
-                most.min(AHEAD_BYTES)
-            }
-            _ => most,
-        }
+        if self.long_frames > 0 { most.min(AHEAD_BYTES) } else { most }
     }
 
     /// Whether bytes are wanted now: a stream whose message waits for a receive stands still.
@@ -592,7 +614,7 @@ impl Stream {
         let used = at + self.take_run(rnic, qp, &behind[at..]);
         match self.stalled {
             Some(_) => self.behind = (behind, used),
-            None => self.held.extend_from_slice(behind.get(used..).unwrap_or(&[])),
+            None => self.hold(rnic, behind.get(used..).unwrap_or(&[])),
         }
     }
 
@@ -616,9 +638,32 @@ impl Stream {
         }
     }
 
+    /// Where the rest of a long frame goes that has to be whole before it is looked at; empty if none is awaited. Say how
+    /// many bytes came with [`Stream::rest_came`], before any other call.
+    pub fn rest(&mut self) -> &mut [u8] {
+        let up = matches!(self.phase, Phase::Up { .. }) && !self.deaf && self.stalled.is_none();
+        let between = self.landing.is_none() && self.trailer == 0;
+        if !(up && between) || self.held_bytes == 0 || self.wanted < self.held_bytes + LANDING_BYTES_MIN {
+            return &mut [];
+        }
+        // The room is cleared once, and then lent from frame to frame.
+        if self.held.len() < self.wanted {
+            self.held.resize(self.wanted, 0);
+        }
+        &mut self.held[self.held_bytes..self.wanted]
+    }
+
+    /// So many bytes were put where [`Stream::rest`] said.
+    pub fn rest_came(&mut self, rnic: &mut Rnic, bytes: usize) {
+        if let Some(qp) = self.qp {
+            self.held_bytes = self.wanted.min(self.held_bytes + bytes);
+            self.take_held(rnic, qp);
+        }
+    }
+
     /// The byte stream has ended: in order, or not.
     pub fn gone(&mut self, rnic: &mut Rnic, in_order: bool) {
-        let between_frames = self.held.is_empty() && self.landing.is_none() && self.trailer == 0;
+        let between_frames = self.held_bytes == 0 && self.landing.is_none() && self.trailer == 0;
         if let (Some(qp), Phase::Up { .. }) = (self.qp, &self.phase) {
             rnic.stream_gone(qp, in_order && (between_frames || self.deaf) && self.stalled.is_none());
         }
@@ -633,6 +678,9 @@ impl Stream {
             return true;
         }
         let (Some(qp), Phase::Up { .. }) = (self.qp, &self.phase) else { return false };
+        if self.out.own.capacity() == 0 {
+            self.out.own = mem::take(&mut rnic.spare[BURST]);
+        }
         while self.out.bytes < BURST_BYTES && self.out.parts.len() < BURST_PARTS {
             if !rnic.next_segment(qp, &mut self.out) {
                 break;
@@ -641,7 +689,7 @@ impl Stream {
         self.out.close();
         self.out.segments = rnic.segments_made(qp);
         if self.out.bytes == 0 && self.out.own.capacity() > IDLE_BYTES_MAX {
-            self.out.own = Vec::new();
+            put_by(&mut rnic.spare[BURST], &mut self.out.own);
         }
         self.out.bytes > 0
     }
@@ -712,6 +760,18 @@ impl Stream {
             (StreamWish::Open, Some(qp), Phase::Up { .. }) => rnic.stream_wish(qp),
             (ends, ..) => ends,
         }
+    }
+}
+
+/// Room for frames that leave, and for one that comes (`Rnic::spare`).
+const BURST: usize = 0;
+const FRAME: usize = 1;
+
+/// Room that a stream needs no more is kept for the next, the larger of two.
+fn put_by(spare: &mut Vec<u8>, room: &mut Vec<u8>) {
+    let room = mem::take(room);
+    if room.capacity() > spare.capacity() {
+        *spare = room;
     }
 }
 

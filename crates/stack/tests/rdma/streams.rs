@@ -9,8 +9,10 @@ use kiban_stack::iwarp::stream::{Chunk, News, Stream};
 struct End {
     side: Side,
     stream: Stream,
-    /// Whether a socket would put long payloads where they belong.
+    /// Whether a socket would put long payloads where they belong, and the rest of a long frame that is awaited whole.
     lands: bool,
+    /// Bytes of such frames.
+    came_direct: usize,
 }
 
 impl End {
@@ -47,6 +49,16 @@ impl End {
                 bytes = rest;
             }
             self.stream.landed(&mut self.side.nic, before - bytes.len());
+        } else if self.lands {
+            let room = self.stream.rest();
+            let count = room.len().min(bytes.len());
+            let (front, rest) = bytes.split_at(count);
+            room[..count].copy_from_slice(front);
+            if count > 0 {
+                self.stream.rest_came(&mut self.side.nic, count);
+                self.came_direct += count;
+            }
+            bytes = rest;
         }
         self.stream.receive(&mut self.side.nic, bytes);
     }
@@ -66,8 +78,8 @@ impl Joined {
     fn new(one: &Config, two: &Config, lands: bool, most: u64, seed: u64) -> Joined {
         let (left, right) = (Side::new(seed, 0), Side::new(seed + 1, 0));
         let stream = Stream::initiate(one, left.qp, (TRAITS.ird, TRAITS.ord), b"hello").expect("short");
-        let one = End { side: left, stream, lands };
-        let two = End { side: right, stream: Stream::respond(two), lands };
+        let one = End { side: left, stream, lands, came_direct: 0 };
+        let two = End { side: right, stream: Stream::respond(two), lands, came_direct: 0 };
         let mut joined = Joined { one, two, chance: Chance::from_seed(seed), most, bytes: 0 };
         joined.run();
         let asked = joined.two.stream.news();
@@ -198,6 +210,24 @@ fn every_operation_goes_both_ways_however_the_stream_is_cut_and_checked() {
                 assert!(joined.two.side.nic.counters().landed_bytes > 0, "long payloads land");
             }
         }
+    }
+}
+
+#[test]
+fn the_rest_of_a_long_frame_is_taken_from_the_socket_only_where_it_has_to_be_whole() {
+    for (crc, direct) in [(CrcUse::Off, false), (CrcUse::Wanted, true)] {
+        let config = Config { crc, ..Config::default() };
+        let mut joined = Joined::new(&config, &config, true, 100_000, 5);
+        let length = 300_000;
+        let Joined { one, two, .. } = &mut joined;
+        let source = one.side.pattern(length, Access::NONE);
+        let target = two.side.memory(length, Access::ALL);
+        let place = Place { stag: target.stag, offset: target.region.address() };
+        one.side.send(1, Operation::write(place), Data::one(source.sge(0, length as u32)));
+        joined.run();
+        assert!(target.bytes() == source.bytes(), "{crc:?}");
+        assert_eq!(joined.two.came_direct > length / 10, direct, "{crc:?}: {}", joined.two.came_direct);
+        assert!(joined.two.stream.rest().is_empty(), "nothing is awaited between frames");
     }
 }
 

@@ -295,6 +295,8 @@ pub struct Rnic {
     qps: Slab<Qp>,
     srqs: Slab<SharedReceiveQueue>,
     desk: Desk,
+    /// Room of streams that have nothing under way, for the next that has: frames that leave, a frame that comes.
+    pub(in crate::iwarp) spare: [Vec<u8>; 2],
 }
 
 impl Rnic {
@@ -316,6 +318,7 @@ impl Rnic {
                 counters: RnicCounters::default(),
                 clocks: Ledger::default(),
             },
+            spare: [Vec::new(), Vec::new()],
             config,
         }
     }

@@ -1,0 +1,166 @@
+//! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
+//!
+//! Both spin on both ends; so does the NIC beside them. Their server is started on the peer's CPU, their client on ours, a
+//! fresh pair each sample. `fi_pingpong` goes to and fro at every size, so what stands beside it are Sends to and fro;
+//! `ucx_perftest -t tag_bw` streams one way, so Writes stand beside it.
+
+use super::peer::Peer;
+use super::verbs::{self, Stream};
+use super::{POLLING, size};
+use kiban_lab::{Bench, Target, Trial, Unit};
+use kiban_real::clock::{Clock, pin_thread};
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A run of a program that takes longer, in seconds, hangs.
+const HANGS: &str = "60";
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+fn free_port() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listener.local_addr().expect("an address").port().to_string()
+}
+
+/// Waits until somebody listens on a port; not for ever.
+fn wait_for_listener(port: &str) {
+    let wanted = format!(":{:04X}", port.parse::<u16>().unwrap_or(0));
+    let clock = Clock::new();
+    let end = clock.now() + Duration::from_secs(5);
+    while clock.now() < end {
+        let listens = ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+            // sl local_address rem_address st: 0A listens.
+            std::fs::read_to_string(table).is_ok_and(|table| {
+                table.lines().any(|line| {
+                    let words: Vec<&str> = line.split_whitespace().take(4).collect();
+                    words.get(1).is_some_and(|local| local.ends_with(&wanted)) && words.get(3) == Some(&"0A")
+                })
+            })
+        });
+        if listens {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(HANGS).arg(program).args(arguments);
+    command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", "lo").env("UCX_WARN_UNUSED_ENV_VARS", "n");
+    command.env("FI_TCP_IFACE", "lo").stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Runs a server on its CPU and a client on ours: the figure of the client's last line that has one. Anew, if it fails.
+fn beside(
+    program: &str,
+    port: &str,
+    (server, client): (&[&str], &[&str]),
+    cpu: usize,
+    figure: impl Fn(&[&str]) -> Option<f64>,
+) -> Option<f64> {
+    for _ in 0..3 {
+        let mut serving = std::thread::scope(|threads| {
+            let start = || {
+                let _ = pin_thread(cpu);
+                command(program, server).stdout(Stdio::null()).spawn()
+            };
+            threads.spawn(start).join().expect("a thread").ok()
+        })?;
+        wait_for_listener(port);
+        let said = command(program, client).output().ok()?;
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        let _ = serving.kill();
+        let _ = serving.wait();
+        let lines = text.lines().rev().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        if let Some(figure) = lines.into_iter().find_map(|words| figure(&words)) {
+            return Some(figure);
+        }
+    }
+    None
+}
+
+/// Half a round trip of libfabric's, microseconds.
+fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
+    let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
+    let common = ["-p", "tcp", "-e", "msg", "-I", &turns, "-S", &bytes];
+    let server = [&common[..], &["-B", &port]].concat();
+    let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
+    // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
+    beside("fi_pingpong", &port, (&server, &client), cpu, |words| {
+        (words.len() == 8).then(|| words[6].parse().ok()).flatten()
+    })
+}
+
+/// The eight numbers that `ucx_perftest` ends with, of which one is wanted.
+fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Option<f64> {
+    let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
+    let warm = "200";
+    let client = ["127.0.0.1", "-p", &port, "-t", test, "-s", &bytes, "-n", &turns, "-w", warm, "-f"];
+    // iterations, 50 %, average and overall latency, average and overall MiB/s, average and overall rate
+    beside("ucx_perftest", &port, (&["-p", &port], &client), cpu, |words| {
+        let numbers: Vec<f64> = words.iter().map_while(|word| word.parse().ok()).collect();
+        (numbers.len() == 8 && words.len() == 8).then(|| numbers[wanted])
+    })
+}
+
+pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
+    let short = if bench.options_mut().quick { 20 } else { 1 };
+    if !is_installed("fi_pingpong") {
+        println!("rdma: fi_pingpong is not here: apt install libfabric-bin (rows skipped)");
+    } else if libfabric(64, 10, cpu).is_none() {
+        println!("rdma: fi_pingpong -p tcp -e msg does not work here (rows skipped)");
+    } else {
+        for (bytes, turns) in [(64, 20_000), (4 << 10, 20_000), (64 << 10, 8_000), (1 << 20, 600)] {
+            let peer = RefCell::new(&mut *peer);
+            bench.compare(
+                &format!("Send of {} there, half a round trip, polling", size(bytes)),
+                Unit::Microseconds,
+                ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut peer.borrow_mut(), bytes, POLLING)),
+                ("libfabric tcp", |_: &mut Trial| {
+                    libfabric(bytes, turns / short, cpu).expect("it worked a moment ago")
+                }),
+                Target::ratio_at_most(1.0),
+            );
+        }
+    }
+    if !is_installed("ucx_perftest") {
+        println!("rdma: ucx_perftest is not here: apt install ucx-utils (rows skipped)");
+        return;
+    }
+    if ucx("tag_lat", 64, 1000, cpu, 3).is_none() {
+        println!("rdma: ucx_perftest with UCX_TLS=tcp does not work here (rows skipped)");
+        return;
+    }
+    let shared = RefCell::new(&mut *peer);
+    bench.compare(
+        "Send of 64 B there, half a round trip, polling",
+        Unit::Microseconds,
+        ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut shared.borrow_mut(), 64, POLLING)),
+        ("UCX tcp tag_lat", |_: &mut Trial| {
+            ucx("tag_lat", 64, 20_000 / short, cpu, 3).expect("it worked a moment ago")
+        }),
+        Target::ratio_at_most(1.0),
+    );
+    for (block_bytes, turns) in [(4 << 10, 60_000), (64 << 10, 8_000), (1 << 20, 600)] {
+        let stream = Stream { block_bytes, crc: false, wait: POLLING };
+        bench.compare(
+            &format!("{} one way, polling", size(block_bytes)),
+            Unit::GbytePerSecond,
+            ("RDMA Write", |trial: &mut Trial| {
+                verbs::stream(trial, &mut shared.borrow_mut(), stream).per_second / 1e9
+            }),
+            ("UCX tcp tag_bw", |_: &mut Trial| {
+                let rate = ucx("tag_bw", block_bytes, turns / short, cpu, 5);
+                rate.expect("it worked a moment ago") * f64::from(1 << 20) / 1e9
+            }),
+            Target::ratio_at_least(1.0),
+        );
+    }
+}

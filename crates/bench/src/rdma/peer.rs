@@ -1,0 +1,110 @@
+//! The other end: a process of its own that does what it is asked, one thing after another.
+//!
+//! Words     a line asks (`raw-sink 65536 blocking`), a line answers with the address to connect to; the work is over when the
+//!           connection is. The process ends with its standard input.
+
+use super::{BLOCKING, POLLING, idle, raw, verbs};
+use kiban_ground::Wait;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The environment variable that makes the program a peer.
+pub(crate) const ROLE: &str = "KIBAN_BENCH_RDMA_PEER";
+
+/// A peer, and the pipes to it.
+pub(super) struct Peer {
+    process: Child,
+    words: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts one on the CPU of this thread.
+    pub(super) fn start() -> Peer {
+        let own = std::env::current_exe().expect("the program knows its own file");
+        let mut process = Command::new(own)
+            .env(ROLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts again");
+        let words = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().expect("it was asked for"));
+        Peer { process, words, answers }
+    }
+
+    /// Says something without an answer.
+    pub(super) fn tell(&mut self, words: &str) {
+        let stream = self.words.as_mut().expect("open until the end");
+        writeln!(stream, "{words}").expect("the peer listens");
+    }
+
+    /// The next answer.
+    pub(super) fn hear(&mut self) -> String {
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("the peer answers");
+        assert!(!answer.is_empty(), "the peer has ended");
+        answer.trim().to_owned()
+    }
+
+    /// Processor time that the threads which it has now have used, nanoseconds.
+    pub(super) fn cpu_nanos(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
+        // Time on a processor, time in the queue, turns. A thread may end between the two reads.
+        let used = |path: std::path::PathBuf| {
+            std::fs::read_to_string(path.join("schedstat"))
+                .ok()?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        tasks.flatten().filter_map(|task| used(task.path())).sum()
+    }
+
+    pub(super) fn ask(&mut self, words: &str) -> String {
+        self.tell(words);
+        self.hear()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.words = None;
+        // It has ended or ends now: there is nobody to tell.
+        let _ = self.process.wait();
+    }
+}
+
+fn wait(word: &str) -> Wait {
+    [BLOCKING, POLLING].into_iter().find(|known| known.0 == word).expect("a way to wait").1
+}
+
+/// Says something to whoever asked.
+pub(super) fn answer(words: impl std::fmt::Display) {
+    println!("{words}");
+    let _ = std::io::stdout().flush();
+}
+
+/// What is asked next; nothing when the benchmark has ended.
+pub(super) fn next_word() -> Option<String> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).ok().filter(|read| *read > 0)?;
+    Some(line)
+}
+
+/// What the program does as a peer.
+pub(crate) fn serve() {
+    while let Some(line) = next_word() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<usize>().expect("a number");
+        match words[0] {
+            "raw-sink" => raw::sink(number(1), wait(words[2])),
+            "raw-echo" => raw::echo(number(1), wait(words[2])),
+            "verbs" => verbs::serve(words[1] == "crc", wait(words[2])),
+            "idle-accept" => idle::accept(number(1)),
+            "idle-connect" => idle::connect(number(1), words[2]),
+            other => panic!("the benchmark asks for {other}"),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Raw TCP: blocks one way, and to and fro.
+
+use super::peer::{Peer, answer};
+use super::{BATCH_BYTES, Measured, PATIENCE, RING_BYTES, WARM};
+use kiban_ground::Wait;
+use kiban_lab::Trial;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+const PAGE_BYTES: usize = 4096;
+
+/// Blocks that begin where a page does, as the NIC's.
+struct Ring {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Ring {
+    fn new() -> Ring {
+        let bytes = crate::noise(1, RING_BYTES + PAGE_BYTES);
+        let start = bytes.as_ptr().align_offset(PAGE_BYTES);
+        Ring { bytes, start }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + RING_BYTES]
+    }
+}
+
+struct Socket {
+    stream: TcpStream,
+    polls: bool,
+}
+
+impl Socket {
+    fn new(stream: TcpStream, wait: Wait) -> Socket {
+        let polls = wait == Wait::Poll;
+        stream.set_nodelay(true).expect("a socket");
+        stream.set_nonblocking(polls).expect("a socket");
+        if !polls {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        }
+        Socket { stream, polls }
+    }
+
+    fn connect(address: &str, wait: Wait) -> Socket {
+        Socket::new(TcpStream::connect(address).expect("the peer listens"), wait)
+    }
+
+    fn accept(wait: Wait) -> Socket {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        answer(listener.local_addr().expect("an address"));
+        Socket::new(listener.accept().expect("the benchmark connects").0, wait)
+    }
+
+    /// Reads up to so much; zero: the end.
+    fn read(&mut self, room: &mut [u8]) -> usize {
+        loop {
+            match self.stream.read(room) {
+                Ok(read) => return read,
+                Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+                // The other end has gone with bytes on the way.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
+                Err(error) => panic!("a read: {error}"),
+            }
+        }
+    }
+
+    /// Reads so much: whether it came.
+    fn read_all(&mut self, mut room: &mut [u8]) -> bool {
+        while !room.is_empty() {
+            match self.read(room) {
+                0 => return false,
+                read => room = &mut room[read..],
+            }
+        }
+        true
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+                Err(error) => panic!("a write: {error}"),
+            }
+        }
+    }
+}
+
+/// Blocks one way, in bytes.
+pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
+    let address = peer.ask(&format!("raw-sink {block_bytes} {}", wait.0));
+    let mut socket = Socket::connect(&address, wait.1);
+    let mut ring = Ring::new();
+    let mut send = |batches: usize, nanos: u64| {
+        let (clock, mut sent) = (trial.clock(), 0);
+        let start = clock.now().as_nanos();
+        while sent < batches || clock.now().as_nanos() - start < nanos {
+            let rounds = BATCH_BYTES / RING_BYTES;
+            for _ in 0..rounds {
+                ring.bytes().chunks_exact(block_bytes).for_each(|block| socket.write_all(block));
+            }
+            sent += 1;
+        }
+        assert!(socket.read_all(&mut vec![0; sent]), "the peer has taken all");
+        (sent * BATCH_BYTES) as f64
+    };
+    send(1, WARM.as_nanos() as u64);
+    Measured::of(trial, peer, || send(1, trial.span_nanos()))
+}
+
+pub(super) fn sink(block_bytes: usize, wait: Wait) {
+    let mut socket = Socket::accept(wait);
+    let mut ring = Ring::new();
+    let (mut at, mut taken) = (0, 0);
+    loop {
+        let room = &mut ring.bytes()[at..];
+        // As a reader would who wants blocks: to the end of this one.
+        let most = block_bytes - at % block_bytes;
+        let read = socket.read(&mut room[..most]);
+        if read == 0 {
+            return;
+        }
+        at = (at + read) % RING_BYTES;
+        taken += read;
+        if taken >= BATCH_BYTES {
+            taken -= BATCH_BYTES;
+            socket.write_all(&[1]);
+        }
+    }
+}
+
+/// To and fro: half a round trip in microseconds.
+pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
+    let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
+    let mut socket = Socket::connect(&address, wait.1);
+    let mut block = vec![7; bytes];
+    let mut turns = |count: usize| {
+        for _ in 0..count {
+            socket.write_all(&block);
+            assert!(socket.read_all(&mut block), "the peer answers");
+        }
+        count as f64
+    };
+    turns(200);
+    trial.measure(|| turns(100)).nanos_each() / 2e3
+}
+
+pub(super) fn echo(bytes: usize, wait: Wait) {
+    let mut socket = Socket::accept(wait);
+    let mut block = vec![0; bytes];
+    while socket.read_all(&mut block) {
+        socket.write_all(&block);
+    }
+}
