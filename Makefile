@@ -24,7 +24,7 @@ tour: ## Walk through what kiban can do
 	@$(CARGO) run --release --locked -q -p kiban -- tour $(TOUR)
 
 test: ## Run all tests
-	@scripts/need cargo gcc g++ tshark
+	@scripts/need cargo gcc g++ iproute2 tshark
 	$(CARGO) test --locked $(TEST)
 
 bench: ## Measure against targets and other stacks; records go to target/bench

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 /// Move a real file between two boards, and show what it cost.
 ///
 /// Two boards stand in virtual time, joined by OC-3c lines through an ATM switch. The file goes one way and the other
-/// over one session, then over sixty at once; then through the VI board, over a cLAN-like link. SHA-256 tells whether it
-/// arrived whole. Nothing leaves this machine.
+/// over one session, then over sixty at once; then through the VI board, over a cLAN-like link; then by RDMA Write and
+/// Read, over this machine's TCP in real time, the board's own TCP and EFE. SHA-256 tells whether it arrived whole.
+/// Nothing leaves this machine.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban tour                         a generated file of 64 MiB\n  kiban tour holiday.jpg             a file of yours\n  kiban tour --json | jq '.rows[0]'  for a program\n  kiban tour --pcap /tmp/tour        captures that Wireshark reads\n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\n\nExit status: 0 when every file arrived whole, 1 otherwise, 2 for a mistake in the arguments."
@@ -53,6 +54,12 @@ impl Tour {
         let before = LEGS.len() as u64 * cargo.len();
         let row = tour::vi::run(&cargo, &mut |bytes| bar.set_position(before + bytes));
         rows.push(row.map_err(|failure| failure.to_string())?);
+        for (done, (by, over)) in tour::rdma::LEGS.into_iter().enumerate() {
+            bar.set_message(tour::rdma::name(by, over));
+            let before = (LEGS.len() + 1 + done) as u64 * cargo.len();
+            let row = tour::rdma::run(by, over, &cargo, &mut |bytes| bar.set_position(before + bytes));
+            rows.push(row.map_err(|failure| failure.to_string())?);
+        }
         bar.finish_and_clear();
         crate::print(&if self.json { json(&rows)? } else { tour::table(&rows).to_string() })?;
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -64,7 +71,8 @@ impl Tour {
         let style =
             ProgressStyle::with_template("{msg:32} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec}")
                 .expect("the template is well formed");
-        ProgressBar::with_draw_target(Some(bytes * (LEGS.len() as u64 + 1)), target).with_style(style)
+        ProgressBar::with_draw_target(Some(bytes * (LEGS.len() + 1 + tour::rdma::LEGS.len()) as u64), target)
+            .with_style(style)
     }
 }
 

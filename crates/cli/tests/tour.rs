@@ -46,7 +46,7 @@ fn the_table_is_for_people() {
     let output = kiban(&["tour", "--quiet"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.matches("equal").count(), 5, "{text}");
+    assert_eq!(text.matches("equal").count(), 11, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(output.stderr.is_empty());
 }

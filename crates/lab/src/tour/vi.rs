@@ -234,6 +234,7 @@ pub fn run(cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure>
         sessions: 1,
         bytes: cargo.len(),
         sha256_equal: hash(&sent) == hash(&received),
+        clock: "virtual",
         virtual_seconds,
         mbps,
         limit_mbps,

@@ -24,8 +24,6 @@ use std::time::Duration;
 
 /// Room for what is read at once.
 const ROOM_BYTES: usize = 256 << 10;
-/// So much is read behind a long payload that lands: its trailer and the next header, not the next payload.
-const AHEAD_BYTES: usize = 64;
 /// Bytes that a connection reads or writes before the next has its turn.
 const BUDGET_BYTES: usize = 4 << 20;
 /// Up to so many connections are tried without asking which have something.
@@ -316,7 +314,7 @@ impl Core {
                         self.on_writable(end, now);
                     }
                     if bits.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                        self.read(end, now);
+                        self.read(end, bits.intersects(EventFlags::HUP | EventFlags::ERR), now);
                     }
                 }
                 Some(File::Door(door)) => self.open_door(door, now),
@@ -352,7 +350,7 @@ impl Core {
                 }
                 Err(_) => {
                     self.nic.fail(end, ConnectError::Unreachable);
-                    return;
+                    return self.gone(end, false, now);
                 }
             }
         }
@@ -362,18 +360,19 @@ impl Core {
         self.write(end, now);
     }
 
-    /// Reads what is there for an end.
-    fn read(&mut self, end: u32, now: Instant) {
+    /// Reads what is there for an end. `over`: its stream has ended both ways, or is lost.
+    fn read(&mut self, end: u32, over: bool, now: Instant) {
         let mut budget = BUDGET_BYTES;
         loop {
             let Core { nic, lines, room, places, .. } = self;
             let Some(line) = lines.get_mut(&end).filter(|line| line.connected) else { return };
             let Some((stream, core)) = nic.stream(end) else { return };
             if !stream.wants_bytes() {
-                return self.set_interest(end);
+                // Its end is announced for as long as it stands, whatever is watched: it cannot stand in an ended stream.
+                return if over { self.gone(end, false, now) } else { self.set_interest(end) };
             }
             let landing = stream.landing(core, places);
-            let most = if landing > 0 { AHEAD_BYTES } else { ROOM_BYTES };
+            let most = stream.read_ahead(ROOM_BYTES);
             let read = match line.link.receive(places, &mut room[..most]) {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.gone(end, true, now),
@@ -420,6 +419,10 @@ impl Core {
 
     /// Writes what an end has to send.
     fn write(&mut self, end: u32, now: Instant) {
+        // Whatever the socket could still take.
+        if self.lines.contains_key(&end) && self.nic.wish(end) == StreamWish::Abort {
+            return self.gone(end, false, now);
+        }
         let mut budget = BUDGET_BYTES;
         loop {
             let Core { nic, lines, .. } = self;
@@ -588,7 +591,7 @@ impl Machine for Core {
                 {
                     self.nic.stir(end);
                 }
-                self.read(end, now);
+                self.read(end, false, now);
             }
         }
         self.serve(now);

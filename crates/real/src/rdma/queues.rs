@@ -484,7 +484,7 @@ impl Qp {
     /// # Errors
     /// It is connected.
     pub fn reset(&self) -> Result<(), Error> {
-        Ok(self.context().turn.work(|core, _| core.nic.core.reset(self.inner.number))?)
+        Ok(self.context().turn.work(|core, _| core.nic.reset(self.inner.number))?)
     }
 }
 

@@ -144,6 +144,29 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
 }
 
 #[test]
+fn long_payloads_go_from_the_socket_into_memory_unless_a_crc_has_to_be_looked_at_first() {
+    for over in ALL {
+        let (one, two, _connected, _accepted) = pair(over);
+        let source = one.pattern(8 << 20, Access::NONE);
+        let target = two.pd.reg_mr(8 << 20, Access::ALL).expect("room");
+        for round in 0..4 {
+            one.qp.post_send(Wr::write(round, source.all(), target.remote())).expect("room");
+            one.done();
+        }
+        let probe = one.pd.reg_mr(1, Access::LOCAL).expect("room");
+        one.qp.post_send(Wr::read(9, probe.all(), target.remote())).expect("room");
+        one.done();
+        let counters = two.context.counters();
+        let (landed, placed) = (counters.landed_bytes, counters.placed_bytes);
+        assert_eq!(landed + placed, 4 * (8 << 20), "{over:?}");
+        match over {
+            Over::Tcp => assert!(landed > 8 * placed, "{landed} landed, {placed} were copied"),
+            Over::TcpCrc | Over::Efe => assert_eq!(landed, 0, "{over:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_computes_is_served_all_the_same() {
     for over in ALL {
         let (one, two, _connected, _accepted) = pair(over);
@@ -258,49 +281,6 @@ fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
 }
 
 #[test]
-fn a_thousand_idle_queue_pairs_stand_side_by_side() {
-    let (client, server, at) = contexts(Over::Tcp);
-    let options = Connect { backlog: 4096, ..Connect::default() };
-    let listener = server.listen(at, &options).expect("an address");
-    let (one, two) = (Side::new(client), Side::new(server));
-    let count = 200;
-    let (connected, accepted) = std::thread::scope(|scope| {
-        let accepting = scope.spawn(|| {
-            (0..count)
-                .map(|_| {
-                    let qp = two.pd.create_qp(&two.cq, &two.cq, QpOptions::default()).expect("room");
-                    listener.request(LONG).expect("a request").accept(&qp, &options).expect("it waits")
-                })
-                .collect::<Vec<_>>()
-        });
-        let connected: Vec<_> = (0..count)
-            .map(|_| {
-                let qp = one.pd.create_qp(&one.cq, &one.cq, QpOptions::default()).expect("room");
-                let connection = qp.connect(listener.address(), &options, LONG).expect("connected");
-                (qp, connection)
-            })
-            .collect();
-        (connected, accepting.join().expect("accepted"))
-    });
-    let target = two.pd.reg_mr(count * 8, Access::ALL).expect("room");
-    for (at, (qp, _)) in connected.iter().enumerate() {
-        let to = target.remote().at(at as u64 * 8);
-        qp.post_send(Wr::write_inline(at as u64, &(at as u64).to_ne_bytes(), to)).expect("room");
-    }
-    let probe = one.pd.reg_mr(8, Access::LOCAL).expect("room");
-    for _ in 0..count {
-        one.done();
-    }
-    for (at, (qp, _)) in connected.iter().enumerate() {
-        let to = target.remote().at(at as u64 * 8);
-        qp.post_send(Wr::read(0, probe.all(), to)).expect("room");
-        one.done();
-        assert_eq!(probe.to_vec(0, 8), (at as u64).to_ne_bytes());
-    }
-    drop((connected, accepted));
-}
-
-#[test]
 fn a_queue_that_was_armed_tells_once() {
     let (one, two, _connected, _accepted) = pair(Over::Tcp);
     two.qp.post_recv(1, &[]).expect("room");
@@ -335,4 +315,48 @@ fn a_place_is_told_in_twelve_bytes_and_understood() {
     assert_eq!(Remote::from_bytes(&[&told[..], b"more"].concat()), Some(place));
     assert_eq!(Remote::from_bytes(&told[..11]), None);
     assert_eq!(place.at(4).address, 0x0506_0708_090a_0b10);
+}
+
+#[test]
+fn a_queue_pair_has_one_connection_at_a_time_and_starts_anew_without_the_old_one() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let options = options(over);
+        let address = match contexts(over).2 {
+            Address::Ip(at) if over != Over::Efe => Address::Ip(SocketAddr::new(at.ip(), 1)),
+            other => other,
+        };
+        let twice = one.qp.connect(address, &options, LONG);
+        assert!(matches!(twice, Err(Error::Open(_))), "{over:?}: {twice:?}");
+        // The old connection is still held when the queue pair begins again.
+        one.qp.abort();
+        accepted.wait_disconnected(LONG).expect("over");
+        one.qp.reset().expect("over");
+        two.qp.reset().expect("over");
+        let at = match contexts(over).2 {
+            Address::Ip(at) if over != Over::Efe => Address::Ip(at),
+            _ => {
+                // EFE listens at its own address.
+                drop((connected, accepted));
+                continue;
+            }
+        };
+        let listener = two.context.listen(at, &options).expect("an address");
+        let again = std::thread::scope(|scope| {
+            let accepting =
+                scope.spawn(|| listener.request(LONG).expect("a request").accept(&two.qp, &options));
+            let again = one.qp.connect(listener.address(), &options, LONG).expect("connected");
+            (again, accepting.join().expect("accepted").expect("it waits"))
+        });
+        drop((connected, accepted));
+        let source = one.pattern(1000, Access::NONE);
+        let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
+        let back = one.pd.reg_mr(1000, Access::LOCAL).expect("room");
+        one.qp.post_send(Wr::read(2, back.all(), target.remote()).fenced()).expect("room");
+        one.done();
+        one.done();
+        assert_eq!(back.to_vec(0, 1000), source.to_vec(0, 1000));
+        drop(again);
+    }
 }

@@ -28,6 +28,10 @@ use kiban_wire::rdmap::Reason;
 pub const LANDING_BYTES_MIN: usize = 16 * 1024;
 /// Up to so many payload bytes are copied beside their header, rather than named to the lower layer.
 pub const COPY_BYTES_MAX: usize = 1024;
+/// So much is read ahead where long payloads land: trailers, headers and short frames, not the next payload.
+const AHEAD_BYTES: usize = 256;
+/// So many short frames in a row make a stream of long ones one of short ones.
+const SHORT_FRAMES: u8 = 4;
 /// A burst ends when it has so many bytes,
 pub const BURST_BYTES: usize = 256 * 1024;
 /// or so many parts: an operating system takes 1024 at once.
@@ -186,6 +190,8 @@ pub struct Stream {
     landing: Option<(Placement, usize)>,
     /// Bytes of a trailer that are still to come.
     trailer: usize,
+    /// Falls with each short frame since the last long one.
+    long_frames: u8,
     /// A segment that waits for a receive, and what came behind it.
     stalled: Option<(Vec<u8>, Vec<u8>)>,
     news: Option<News>,
@@ -205,6 +211,7 @@ impl Stream {
             wanted: 0,
             landing: None,
             trailer: 0,
+            long_frames: 0,
             stalled: None,
             news: None,
             deaf: false,
@@ -334,6 +341,12 @@ impl Stream {
         self.ends = StreamWish::Abort;
     }
 
+    /// Its queue pair is as new, and no longer its: the byte stream ends.
+    pub fn detach(&mut self) {
+        self.qp = None;
+        self.fail();
+    }
+
     /// The start frames were not exchanged in time: it ends. One that has said its last word ends in order all the same.
     pub fn give_up(&mut self) {
         if self.is_starting() {
@@ -452,6 +465,10 @@ impl Stream {
                 }
                 Ok(Front::Whole { ulpdu, taken }) => {
                     used += taken;
+                    self.long_frames = match ulpdu.len() < LANDING_BYTES_MIN {
+                        true => self.long_frames.saturating_sub(1),
+                        false => SHORT_FRAMES,
+                    };
                     match take_segment(rnic, qp, ulpdu) {
                         Taken::Whole => {}
                         Taken::Dry => {
@@ -479,6 +496,7 @@ impl Stream {
                         used += mpa::fpdu_bytes(length) - self.trailer;
                     }
                     Ok(Judged::Place(mut placement)) => {
+                        self.long_frames = SHORT_FRAMES;
                         let here = &ulpdu[placement.header_bytes()..];
                         used += mpa::length_field(length).len() + ulpdu.len();
                         if rnic.place(qp, &mut placement, SharedBytes::from(here)).is_err() {
@@ -501,6 +519,19 @@ impl Stream {
         if let Some((placement, trailer)) = self.landing.take_if(|(placement, _)| placement.missing() == 0) {
             self.trailer = trailer;
             self.deaf |= rnic.finish(qp, &placement).is_err();
+        }
+    }
+
+    /// How many bytes to read at once, of `most` that there is room for: few where long payloads come, which would be copied
+    /// if they were read with others.
+    pub fn read_ahead(&self, most: usize) -> usize {
+        match &self.phase {
+            Phase::Up { deframer, .. }
+                if self.long_frames > 0 && !deframer.has_crc() && !deframer.has_markers() =>
+            {
+                most.min(AHEAD_BYTES)
+            }
+            _ => most,
         }
     }
 

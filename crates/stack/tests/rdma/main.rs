@@ -1,5 +1,8 @@
 //! Stories of the RNIC core: two NICs whose segments travel as they are.
 
+mod captures;
+mod crowd;
+mod dissected;
 mod host;
 mod messages;
 mod midway;
@@ -9,6 +12,7 @@ mod progress;
 mod protection;
 mod rows;
 mod stand;
+mod station;
 mod steps;
 mod streams;
 mod worlds;

@@ -1,5 +1,7 @@
 //! Settings of an RDMA NIC.
 
+use core::time::Duration;
+
 kiban_ground::settings! {
     /// How an RDMA NIC behaves. Bounds are numbers of things; a host that asks for more is refused.
     pub struct Config {
@@ -29,6 +31,13 @@ kiban_ground::settings! {
         ord_max: u16 = 128,
         /// Asynchronous events that wait for the host at most.
         events_max: usize = 4096,
+        /// How long a connection may take until the start frames are exchanged. siw: 10 s for a request, 5 s for a reply.
+        start_timeout: Duration = Duration::from_secs(10),
+        /// How long the host may take to answer a request to connect.
+        answer_timeout: Duration = Duration::from_secs(60),
+        /// Connections that have not spoken, or wait for the host's answer, at most. The oldest makes room, of those
+        /// that have not spoken first.
+        waiting_max: usize = 1024,
         /// A segment ends where a scatter/gather element ends, as in paper [3], whose FIFO has one mask a transfer.
         cut_at_elements: bool = false,
     }

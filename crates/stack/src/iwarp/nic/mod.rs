@@ -8,27 +8,23 @@
 //! EFE       [`Nic::pump`] moves segments between the core and an endpoint; greetings are MPA's start frames, so that depths,
 //!           extensions and private data are agreed on in one way.
 //! Host      asks and answers by [`Nic::connect_flow`], [`Nic::accept`], [`Nic::reject`], and hears by [`Nic::news`].
-//! Limits    an end that does not get through its start frames in time is given up; those that have not spoken are bounded,
-//!           and the oldest makes room.
+//! Limits    an end that does not get through its start frames in time is given up; those that have not spoken or been
+//!           answered are bounded, and the oldest makes room, of those that have not spoken first.
 
-use super::mpa::{self, Answer, Initiator, Responder};
-use super::rnic::{Config, Judged, Payload, Rnic, StreamTraits, StreamWish, ToLlp};
+mod flows;
+
+use super::mpa::{self, Initiator, Responder};
+use super::rnic::{Config, Rnic, StreamTraits, StreamWish};
 use super::stream::{self, Stream};
-use crate::efe::{self, Endpoint, FlowNumber, Peer};
+use crate::efe::{Endpoint, FlowNumber};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant, Region, SharedBytes, Slab};
+use kiban_ground::{Chance, Instant, Region, Slab};
 
-/// How long a connection may take to be set up.
-const START_MAX: Duration = Duration::from_secs(10);
-/// How long the host may take to answer a request.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Connections that have not spoken, or wait for the host's answer, at most.
-const WAITING_MAX: usize = 1024;
 /// A responder whose reply has arrived may speak so much later, if the initiator has not spoken: a peer that reads the
 /// reply and what follows in one go (siw) must not find them together.
 pub const HOLD: Duration = Duration::from_millis(1);
@@ -148,6 +144,40 @@ struct End {
     stirred: bool,
 }
 
+/// Ends that peers began and that do not stand yet, oldest first; some of them may have failed by now.
+#[derive(Default, Debug)]
+struct Waiting {
+    /// They have not spoken.
+    silent: VecDeque<u32>,
+    /// They wait for the host's answer.
+    asked: VecDeque<u32>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.silent.len() + self.asked.len()
+    }
+
+    /// An end has asked.
+    fn ask(&mut self, end: u32) {
+        self.leave(end);
+        self.asked.push_back(end);
+    }
+
+    fn leave(&mut self, end: u32) {
+        for line in [&mut self.silent, &mut self.asked] {
+            if let Some(at) = line.iter().position(|&waits| waits == end) {
+                line.remove(at);
+            }
+        }
+    }
+
+    /// Who makes room: a crowd that says nothing must not drive out whoever knows how to ask.
+    fn oldest(&mut self) -> Option<u32> {
+        self.silent.pop_front().or_else(|| self.asked.pop_front())
+    }
+}
+
 /// An RDMA NIC with connections.
 #[derive(Debug)]
 pub struct Nic {
@@ -156,11 +186,13 @@ pub struct Nic {
     ends: Slab<End>,
     of_qp: BTreeMap<u32, u32>,
     of_flow: BTreeMap<FlowNumber, u32>,
-    /// Ends that have not spoken or been answered, oldest first; some of them may be further by now.
-    waiting: VecDeque<u32>,
+    waiting: Waiting,
     alarms: BinaryHeap<Reverse<(Instant, u32)>>,
     stirred: VecDeque<u32>,
     news: VecDeque<News>,
+    start_timeout: Duration,
+    answer_timeout: Duration,
+    waiting_max: usize,
     /// A segment on its way to or from an endpoint.
     segment: Vec<u8>,
 }
@@ -171,15 +203,19 @@ impl Nic {
         let most = config.qps_max.saturating_mul(2);
         let mut chance = Chance::from_seed(seed);
         let salt = chance.draw() as u32;
+        let Config { start_timeout, answer_timeout, waiting_max, .. } = config;
         Nic {
             core: Rnic::new(config, chance.draw()),
             ends: Slab::new(most, salt),
             of_qp: BTreeMap::new(),
             of_flow: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             alarms: BinaryHeap::new(),
             stirred: VecDeque::new(),
             news: VecDeque::new(),
+            start_timeout,
+            answer_timeout,
+            waiting_max,
             segment: Vec::new(),
         }
     }
@@ -214,8 +250,35 @@ impl Nic {
         self.ends.get(end).is_some_and(|end| end.stands && !matches!(end.below, Below::Nothing))
     }
 
+    /// A queue pair has one connection at a time.
+    fn check_free(&self, qp: u32) -> Result<(), OpenError> {
+        let end = self.end_of(qp).and_then(|end| self.ends.get(end));
+        match end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
+            true => Ok(()),
+            false => Err(OpenError::InUse),
+        }
+    }
+
+    /// A queue pair is as new again; what is left of its connection goes on without it, to its end.
+    ///
+    /// # Errors
+    /// As [`Rnic::reset`].
+    pub fn reset(&mut self, qp: u32) -> Result<(), super::rnic::Refusal> {
+        self.core.reset(qp)?;
+        if let Some(number) = self.of_qp.remove(&qp)
+            && let Some(end) = self.ends.get_mut(number)
+        {
+            end.qp = None;
+            if let Below::Stream(stream) = &mut end.below {
+                stream.detach();
+            }
+            self.stir(number);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, below: Below, qp: Option<u32>, listener: Option<u32>, now: Instant) -> Option<u32> {
-        let until = now + START_MAX;
+        let until = now + self.start_timeout;
         let end = End { below, qp, listener, until, stands: false, failed: false, stirred: false };
         let number = self.ends.insert(end)?;
         if let Some(qp) = qp {
@@ -239,6 +302,7 @@ impl Nic {
         private_data: &[u8],
         now: Instant,
     ) -> Result<u32, OpenError> {
+        self.check_free(qp)?;
         let stream = Stream::initiate(config, qp, depths, private_data).map_err(OpenError::PrivateData)?;
         let end = self.add(Below::Stream(Box::new(stream)), Some(qp), None, now).ok_or(OpenError::TooMany)?;
         self.stir(end);
@@ -249,14 +313,14 @@ impl Nic {
     pub fn incoming(&mut self, config: &mpa::Config, listener: u32, now: Instant) -> Option<u32> {
         self.make_room();
         let end = self.add(Below::Stream(Box::new(Stream::respond(config))), None, Some(listener), now)?;
-        self.waiting.push_back(end);
+        self.waiting.silent.push_back(end);
         Some(end)
     }
 
-    /// The oldest that has not spoken makes room for another.
+    /// The oldest makes room for another.
     fn make_room(&mut self) {
-        while self.waiting.len() >= WAITING_MAX {
-            let Some(oldest) = self.waiting.pop_front() else { return };
+        while self.waiting.len() >= self.waiting_max.max(1) {
+            let Some(oldest) = self.waiting.oldest() else { return };
             if self.ends.get(oldest).is_some_and(|end| !end.stands && end.qp.is_none()) {
                 self.fail(oldest, ConnectError::Timeout);
             }
@@ -285,7 +349,8 @@ impl Nic {
         let Some(end) = self.ends.get_mut(number) else { return };
         match news {
             stream::News::Asked { private_data, depths, extensions } => {
-                end.until = now + ANSWER_MAX;
+                end.until = now + self.answer_timeout;
+                self.waiting.ask(number);
                 self.alarms.push(Reverse((end.until, number)));
                 let listener = end.listener.unwrap_or(0);
                 let asked = Request { end: number, listener, private_data, depths, extensions };
@@ -380,270 +445,6 @@ impl Nic {
         }
     }
 
-    // ---- EFE
-
-    /// Begins a connection over EFE.
-    ///
-    /// # Errors
-    /// The private data is too long; there are too many ends or flows.
-    #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
-    pub fn connect_flow(
-        &mut self,
-        endpoint: &mut Endpoint,
-        (peer, service): (Peer, u16),
-        config: &mpa::Config,
-        qp: u32,
-        (ird, ord): (u16, u16),
-        private_data: &[u8],
-        now: Instant,
-    ) -> Result<u32, OpenError> {
-        let initiator = Initiator::new(config, ird, ord, private_data).map_err(OpenError::PrivateData)?;
-        let flow =
-            endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
-        let below = Below::Flow { flow, phase: FlowPhase::Initiating(initiator) };
-        let Some(end) = self.add(below, Some(qp), None, now) else {
-            // It has not been asked for yet.
-            let _ = endpoint.abort(flow, now);
-            return Err(OpenError::TooMany);
-        };
-        self.of_flow.insert(flow, end);
-        Ok(end)
-    }
-
-    /// Moves what there is to move between the core and an endpoint. `config` is how its requests are answered.
-    pub fn pump(&mut self, endpoint: &mut Endpoint, config: &mpa::Config, now: Instant) {
-        while let Some(event) = endpoint.next_event() {
-            self.on_flow_event(endpoint, event, config, now);
-        }
-        let mut later = Vec::new();
-        while let Some(end) = self.next_to_serve() {
-            if self.flow_of(end).is_some() {
-                self.serve_flow(endpoint, end, now);
-            } else {
-                later.push(end);
-            }
-        }
-        later.into_iter().for_each(|end| self.stir(end));
-        while let Some(end) = self.next_resumed() {
-            if let Some(flow) = self.flow_of(end) {
-                self.take_from_flow(endpoint, end, flow, now);
-            }
-        }
-    }
-
-    fn flow_of(&self, end: u32) -> Option<FlowNumber> {
-        match self.ends.get(end)?.below {
-            Below::Flow { flow, .. } => Some(flow),
-            _ => None,
-        }
-    }
-
-    fn on_flow_event(
-        &mut self,
-        endpoint: &mut Endpoint,
-        event: efe::Event,
-        config: &mpa::Config,
-        now: Instant,
-    ) {
-        match event {
-            efe::Event::Asked { flow, service, greeting, .. } => {
-                let mut responder = Responder::new(config);
-                let asked = match responder.take(&greeting) {
-                    Ok(Some(asked)) => asked,
-                    // It is not even a greeting.
-                    Ok(None) | Err(_) => {
-                        let _ = endpoint.reject(flow, &[], now);
-                        return;
-                    }
-                };
-                self.make_room();
-                let below = Below::Flow { flow, phase: FlowPhase::Responding(responder) };
-                let Some(number) = self.add(below, None, Some(service.into()), now) else {
-                    let _ = endpoint.reject(flow, &[], now);
-                    return;
-                };
-                self.waiting.push_back(number);
-                self.of_flow.insert(flow, number);
-                let mpa::Asked { private_data, ird, ord, extensions, .. } = asked;
-                let (listener, depths) = (service.into(), (ird, ord));
-                let asked = Request { end: number, listener, private_data, depths, extensions };
-                self.news.push_back(News::Asked(asked));
-            }
-            efe::Event::Connected { flow, greeting } => {
-                let Some(&number) = self.of_flow.get(&flow) else { return };
-                self.on_flow_connected(endpoint, number, flow, &greeting, now);
-            }
-            efe::Event::Rejected { flow, greeting, .. } => {
-                let Some(number) = self.of_flow.remove(&flow) else { return };
-                let Some(End { below: below @ Below::Flow { .. }, .. }) = self.ends.get_mut(number) else {
-                    return;
-                };
-                let was = core::mem::replace(below, Below::Nothing);
-                let error = match was {
-                    Below::Flow { phase: FlowPhase::Initiating(mut initiator), .. } => {
-                        match initiator.take(&greeting) {
-                            Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
-                            Ok(_) => ConnectError::Unreachable,
-                            Err(_) if greeting.is_empty() => ConnectError::Unreachable,
-                            Err(fault) => ConnectError::Fault(fault),
-                        }
-                    }
-                    _ => ConnectError::Lost,
-                };
-                self.fail(number, error);
-            }
-            efe::Event::Readable { flow } => {
-                if let Some(&end) = self.of_flow.get(&flow) {
-                    self.take_from_flow(endpoint, end, flow, now);
-                }
-            }
-            efe::Event::Writable { flow } => {
-                if let Some(&end) = self.of_flow.get(&flow) {
-                    self.stir(end);
-                }
-            }
-            efe::Event::Finished { flow } => {
-                // The peer sends no more: nor do we, and the flow is over when we have said so.
-                let Some(&number) = self.of_flow.get(&flow) else { return };
-                if let Some(qp) = self.qp_of(number) {
-                    self.core.stream_gone(qp, true);
-                }
-                self.finish_flow(endpoint, number, flow);
-            }
-            efe::Event::Ended { flow, why } => {
-                let Some(number) = self.of_flow.remove(&flow) else { return };
-                let Some(end) = self.ends.get_mut(number) else { return };
-                end.below = Below::Nothing;
-                if let Some(qp) = end.qp {
-                    self.core.stream_gone(qp, why == efe::Why::Finished);
-                }
-                if end.stands {
-                    self.news.push_back(News::Gone { end: number });
-                } else {
-                    let error = match why {
-                        efe::Why::NoAnswer => ConnectError::Timeout,
-                        _ => ConnectError::Lost,
-                    };
-                    self.fail(number, error);
-                }
-            }
-        }
-    }
-
-    fn on_flow_connected(
-        &mut self,
-        endpoint: &mut Endpoint,
-        number: u32,
-        flow: FlowNumber,
-        greeting: &[u8],
-        now: Instant,
-    ) {
-        let Some(end) = self.ends.get_mut(number) else { return };
-        let Below::Flow { phase, .. } = &mut end.below else { return };
-        match core::mem::replace(phase, FlowPhase::Up { finished: false }) {
-            FlowPhase::Initiating(mut initiator) => {
-                let error = match initiator.take(greeting) {
-                    Ok(Answer::Agreed(agreed)) => {
-                        let mpa::Agreed { ird, ord, extensions, private_data, .. } = agreed;
-                        let traits = StreamTraits { ird, ord, extensions, may_send: true };
-                        match end.qp.map(|qp| self.core.connect(qp, traits)) {
-                            Some(Ok(())) => {
-                                end.stands = true;
-                                self.news.push_back(News::Connected { end: number, private_data });
-                                return;
-                            }
-                            _ => ConnectError::Lost,
-                        }
-                    }
-                    Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
-                    Ok(Answer::Wants) => ConnectError::Lost,
-                    Err(fault) => ConnectError::Fault(fault),
-                };
-                let _ = endpoint.abort(flow, now);
-                self.of_flow.remove(&flow);
-                end.below = Below::Nothing;
-                self.fail(number, error);
-            }
-            // What we accepted is confirmed: what waited for it may go.
-            FlowPhase::Accepted => self.stir(number),
-            before => *phase = before,
-        }
-    }
-
-    /// Takes the segments that an endpoint has for an end.
-    fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
-        let Some(qp) = self.qp_of(end) else { return };
-        while let Some(front) = endpoint.peek(flow) {
-            match self.core.judge(qp, front, front.len()) {
-                Ok(Judged::Place(mut placement)) => {
-                    let payload = SharedBytes::from(&front[placement.header_bytes()..]);
-                    let placed = self.core.place(qp, &mut placement, payload);
-                    // A fault has ended the queue pair; the rest of the segments is taken and forgotten.
-                    let _ = placed.and_then(|()| self.core.finish(qp, &placement));
-                }
-                // It stays, and so does its credit: the peer waits.
-                Ok(Judged::Dry) => break,
-                // A segment is whole: what wants more is too short, and was a fault.
-                Ok(Judged::Done | Judged::Wants(_)) | Err(_) => {}
-            }
-            endpoint.skip(flow, now);
-        }
-    }
-
-    /// Hands an endpoint what an end has to send, as far as it has room.
-    fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
-        let (Some(flow), Some(qp)) = (self.flow_of(number), self.qp_of(number)) else { return };
-        let most = endpoint.segment_bytes(flow).unwrap_or(0);
-        if most >= SEGMENT_BYTES_MIN {
-            let mut out = FlowOut { segment: core::mem::take(&mut self.segment), most };
-            while endpoint.room(flow) > 0 {
-                out.segment.clear();
-                if !self.core.next_segment(qp, &mut out) {
-                    break;
-                }
-                if endpoint.send(flow, &out.segment, now).is_err() {
-                    break;
-                }
-                // It is copied: the host's memory is free again.
-                self.core.confirm(qp, self.core.segments_made(qp));
-            }
-            self.segment = out.segment;
-            if endpoint.room(flow) == 0 {
-                // An event will say when there is room.
-                endpoint.want_room(flow);
-            }
-        }
-        match self.core.stream_wish(qp) {
-            StreamWish::Open => {}
-            StreamWish::Finish => self.finish_flow(endpoint, number, flow),
-            StreamWish::Abort => {
-                let _ = endpoint.abort(flow, now);
-                self.of_flow.remove(&flow);
-                self.flow_gone(number);
-            }
-        }
-    }
-
-    fn finish_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber) {
-        if let Some(End { below: Below::Flow { phase: FlowPhase::Up { finished }, .. }, .. }) =
-            self.ends.get_mut(number)
-            && !core::mem::replace(finished, true)
-        {
-            let _ = endpoint.finish(flow);
-        }
-    }
-
-    fn flow_gone(&mut self, number: u32) {
-        let Some(end) = self.ends.get_mut(number) else { return };
-        end.below = Below::Nothing;
-        if let Some(qp) = end.qp {
-            self.core.stream_gone(qp, false);
-        }
-        if end.stands {
-            self.news.push_back(News::Gone { end: number });
-        }
-    }
-
     // ---- the host's answers
 
     /// Accepts a request for a queue pair that is not connected. `endpoint` is needed where the request came by EFE.
@@ -659,7 +460,9 @@ impl Nic {
         private_data: &[u8],
         now: Instant,
     ) -> Result<(), OpenError> {
-        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none()).ok_or(OpenError::Gone)?;
+        self.check_free(qp)?;
+        let end = self.ends.get_mut(number).filter(|end| end.qp.is_none() && !end.stands);
+        let end = end.ok_or(OpenError::Gone)?;
         match &mut end.below {
             Below::Stream(stream) => {
                 stream.accept(&mut self.core, qp, depths, private_data).map_err(OpenError::PrivateData)?;
@@ -681,7 +484,7 @@ impl Nic {
         end.qp = Some(qp);
         end.stands = true;
         self.of_qp.insert(qp, number);
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         self.news.push_back(News::Connected { end: number, private_data: Vec::new() });
         self.stir(number);
         Ok(())
@@ -712,7 +515,7 @@ impl Nic {
             }
             Below::Nothing => return Err(OpenError::Gone),
         }
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         self.stir(number);
         Ok(())
     }
@@ -729,7 +532,7 @@ impl Nic {
                 self.core.stream_gone(qp, false);
             }
         }
-        self.waiting.retain(|&waits| waits != number);
+        self.waiting.leave(number);
         if let Below::Flow { flow, .. } = end.below {
             self.of_flow.remove(&flow);
             if let Some(endpoint) = endpoint {
@@ -773,9 +576,6 @@ impl Nic {
     }
 }
 
-/// The shortest segment that an endpoint must take.
-const SEGMENT_BYTES_MIN: usize = 128;
-
 /// Why a connection was not begun, or not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenError {
@@ -785,6 +585,8 @@ pub enum OpenError {
     TooMany,
     /// The request was answered, withdrawn or given up.
     Gone,
+    /// The queue pair has a connection, or one on the way.
+    InUse,
 }
 
 impl fmt::Display for OpenError {
@@ -793,25 +595,11 @@ impl fmt::Display for OpenError {
             OpenError::PrivateData(error) => error.fmt(f),
             OpenError::TooMany => f.write_str("there are too many connections: end some first"),
             OpenError::Gone => f.write_str("the request is answered, withdrawn or given up"),
+            OpenError::InUse => f.write_str(
+                "the queue pair has a connection, or one on the way: end it first, or take another",
+            ),
         }
     }
 }
 
 impl core::error::Error for OpenError {}
-
-/// A segment on its way to an endpoint.
-struct FlowOut {
-    segment: Vec<u8>,
-    most: usize,
-}
-
-impl ToLlp for FlowOut {
-    fn segment_bytes(&self) -> usize {
-        self.most
-    }
-
-    fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
-        self.segment.extend_from_slice(header);
-        payload.append_to(&mut self.segment);
-    }
-}

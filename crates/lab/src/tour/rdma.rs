@@ -1,0 +1,733 @@
+//! The tour's rows of the RDMA board: the file by RDMA Write and by RDMA Read, over each of its three lower layers.
+//!
+//! Blocks    of 256 KiB, eight under way. By Write, the source puts a block into the sink's memory and says so; by Read, it
+//!           says that a block is ready and the sink fetches it. The sink says when it has hashed a block.
+//! Settings  TCP of the operating system: two NICs of this process over the loopback, in real time. The board's own TCP:
+//!           OC-3c lines as in the rows above. EFE: Ethernet of 10 Gbit/s, 10 us there and back.
+//! Limits    of virtual rows, what the line can carry in frames of these sizes; of the real one, what a bare TCP stream
+//!           carried just before, with the same file, the same hashing at both ends and pieces as large.
+
+use super::{Cargo, Failure, Row, Shared, hex, source};
+use crate::limits;
+use kiban_board::{
+    AtmPortConfig, BoardConfig, CircuitConfig, Completion, EfePortConfig, Host, MemoryConfig, PortConfig,
+    RdmaConfig,
+};
+use kiban_ground::{Instant, Region, SharedBytes};
+use kiban_real::clock::{Clock, TickScale, ticks};
+use kiban_real::rdma;
+use kiban_sim::program::Source;
+use kiban_sim::{CableConfig, ETHERNET_FRAMING_BYTES, Harm, Plug, Program, World};
+use kiban_stack::efe;
+use kiban_stack::ip::Prefix;
+use kiban_stack::iwarp::mpa;
+use kiban_stack::iwarp::nic::News;
+use kiban_stack::iwarp::rnic::{
+    Access, Data, Kind, Operation, Place, QpAttributes, ReceiveWork, Rnic, SendWork, Sge, Status,
+};
+use kiban_wire::atm::Vc;
+use kiban_wire::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
+use kiban_wire::efe::{HEADER_BYTES as EFE_HEADER_BYTES, SEGMENT_BYTES_MAX};
+use kiban_wire::ethernet::{HEADER_BYTES as ETHERNET_HEADER_BYTES, Mac};
+use sha2::{Digest, Sha256};
+use std::any::Any;
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes of a block.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Blocks under way.
+const BLOCKS: u64 = 8;
+/// Bytes of the message that says how long a block is.
+const WORD_BYTES: usize = 4;
+/// The port, or the service of EFE.
+const SERVICE: u16 = 7471;
+const ETHERNET_BITS_PER_SECOND: u64 = 10_000_000_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How blocks travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The source writes them.
+    Write,
+    /// The sink reads them.
+    Read,
+}
+
+/// What is below the NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// The operating system's TCP, in real time.
+    OsTcp,
+    /// The board's own TCP, over ATM.
+    OwnTcp,
+    /// EFE, over Ethernet.
+    Efe,
+}
+
+/// The rows.
+pub const LEGS: [(By, Over); 6] = [
+    (By::Write, Over::OsTcp),
+    (By::Read, Over::OsTcp),
+    (By::Write, Over::OwnTcp),
+    (By::Read, Over::OwnTcp),
+    (By::Write, Over::Efe),
+    (By::Read, Over::Efe),
+];
+
+impl Over {
+    fn stack(self) -> &'static str {
+        match self {
+            Over::OsTcp => "RDMAP/DDP/MPA/TCP of the operating system",
+            Over::OwnTcp => "RDMAP/DDP/MPA/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
+            Over::Efe => "RDMAP/DDP/EFE/Ethernet",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Over::OsTcp => "OS TCP",
+            Over::OwnTcp => "TCP",
+            Over::Efe => "EFE",
+        }
+    }
+}
+
+/// What a row is called.
+pub fn name(by: By, over: Over) -> String {
+    let by = match by {
+        By::Write => "Write",
+        By::Read => "Read",
+    };
+    format!("{by} {}", over.name())
+}
+
+/// Runs a row. `progress` hears of the bytes that have arrived.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn run(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+    match over {
+        Over::OsTcp => in_real_time(by, cargo, progress),
+        Over::OwnTcp | Over::Efe => in_virtual_time(by, over, cargo, progress),
+    }
+}
+
+fn blocks_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES as u64)
+}
+
+fn length_of(bytes: u64, block: u64) -> usize {
+    (bytes - block * BLOCK_BYTES as u64).min(BLOCK_BYTES as u64) as usize
+}
+
+/// Where a block lies in either memory.
+fn place_of(block: u64) -> u64 {
+    block % BLOCKS * BLOCK_BYTES as u64
+}
+
+// ---- in virtual time
+
+/// One end: the source of the file, which connects, or its sink.
+struct End {
+    by: By,
+    over: Over,
+    bytes: u64,
+    /// Of the source.
+    source: Option<Source>,
+    hasher: Shared<Sha256>,
+    arrived: Shared<u64>,
+    memory: Region,
+    words: Region,
+    qp: u32,
+    cq: u32,
+    stag: u32,
+    words_stag: u32,
+    peer: Option<Place>,
+    begun: u64,
+    taken: u64,
+    last_at: Instant,
+    gone: bool,
+    buffer: Vec<u8>,
+}
+
+impl End {
+    fn new(by: By, over: Over, bytes: u64, source: Option<Source>, arrived: Shared<u64>) -> End {
+        End {
+            by,
+            over,
+            bytes,
+            source,
+            hasher: Shared::default(),
+            arrived,
+            memory: Region::new(1 << 32, BLOCKS as usize * BLOCK_BYTES),
+            words: Region::new(2 << 32, 4 * BLOCKS as usize * WORD_BYTES),
+            qp: 0,
+            cq: 0,
+            stag: 0,
+            words_stag: 0,
+            peer: None,
+            begun: 0,
+            taken: 0,
+            last_at: Instant::ZERO,
+            gone: false,
+            buffer: vec![0; BLOCK_BYTES],
+        }
+    }
+
+    fn said(&self) -> Vec<u8> {
+        [&self.stag.to_be_bytes()[..], &self.memory.address().to_be_bytes()[..]].concat()
+    }
+
+    fn hear(&mut self, said: &[u8]) {
+        if let Some((stag, offset)) = said.split_first_chunk::<4>()
+            && let Some(offset) = offset.first_chunk::<8>()
+        {
+            self.peer = Some(Place { stag: u32::from_be_bytes(*stag), offset: u64::from_be_bytes(*offset) });
+        }
+    }
+
+    fn remote(&self, block: u64) -> Place {
+        let peer = self.peer.expect("the peer has said where its memory is");
+        Place { offset: peer.offset + place_of(block), ..peer }
+    }
+
+    fn sge(&self, block: u64, length: usize) -> Data {
+        let address = self.memory.address() + place_of(block);
+        Data::one(Sge { stag: self.stag, address, length: length as u32 })
+    }
+
+    fn word(&self, core: &mut Rnic, length: usize) {
+        let word = (length as u32).to_be_bytes();
+        let work = SendWork {
+            signalled: false,
+            ..SendWork::new(0, Operation::SEND, Data::Inline(word.into_iter().collect()))
+        };
+        core.post_send(self.qp, work).expect("the queue is long enough");
+    }
+
+    fn receive(&self, core: &mut Rnic, slot: u64) {
+        let address = self.words.address() + slot * WORD_BYTES as u64;
+        let sge = Sge { stag: self.words_stag, address, length: WORD_BYTES as u32 };
+        let work = ReceiveWork { id: slot, sges: [sge].into_iter().collect() };
+        core.post_receive(self.qp, work).expect("the queue is long enough");
+    }
+
+    /// The source hands out blocks as long as there are places for them.
+    fn hand_out(&mut self, core: &mut Rnic) {
+        while self.begun < blocks_of(self.bytes) && self.begun - self.taken < BLOCKS {
+            let length = length_of(self.bytes, self.begun);
+            let source = self.source.as_mut().expect("the source has the file");
+            source(self.begun * BLOCK_BYTES as u64, &mut self.buffer[..length]);
+            let address = self.memory.address() + place_of(self.begun);
+            self.memory.write(address, SharedBytes::from(&self.buffer[..length])).expect("a block of it");
+            if self.by == By::Write {
+                let operation = Operation::write(self.remote(self.begun));
+                let work = SendWork {
+                    signalled: false,
+                    ..SendWork::new(0, operation, self.sge(self.begun, length))
+                };
+                core.post_send(self.qp, work).expect("the queue is long enough");
+            }
+            self.word(core, length);
+            self.begun += 1;
+        }
+        if self.taken == blocks_of(self.bytes) {
+            // It is over when both sides know.
+            let _ = core.disconnect(self.qp);
+        }
+    }
+
+    /// The sink has a block.
+    fn take(&mut self, core: &mut Rnic, now: Instant) {
+        let length = length_of(self.bytes, self.taken);
+        let at = self.memory.address() + place_of(self.taken);
+        self.memory.bytes(at, length).expect("a block of it").copy_to(0, &mut self.buffer);
+        self.hasher.borrow_mut().update(&self.buffer[..length]);
+        *self.arrived.borrow_mut() += length as u64;
+        self.taken += 1;
+        self.last_at = now;
+        self.word(core, length);
+    }
+
+    fn on_done(&mut self, core: &mut Rnic, done: kiban_stack::iwarp::rnic::Completion, now: Instant) {
+        if done.status != Status::Success {
+            return;
+        }
+        match done.kind {
+            Kind::Receive => {
+                self.receive(core, done.id);
+                match (&self.source, self.by) {
+                    (Some(_), _) => {
+                        self.taken += 1;
+                        self.hand_out(core);
+                    }
+                    (None, By::Write) => self.take(core, now),
+                    (None, By::Read) => {
+                        let (block, length) = (self.begun, length_of(self.bytes, self.begun));
+                        let operation = Operation::read(self.remote(block));
+                        let work = SendWork::new(block, operation, self.sge(block, length));
+                        core.post_send(self.qp, work).expect("the queue is long enough");
+                        self.begun += 1;
+                    }
+                }
+            }
+            Kind::Read => self.take(core, now),
+            _ => {}
+        }
+    }
+}
+
+impl Program for End {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        let mut rdma = host.rdma().expect("the board has an RDMA NIC");
+        let core = &mut rdma.nic().core;
+        let room = "a new NIC has room";
+        let pd = core.create_pd().expect(room);
+        self.cq = core.create_cq(16 * BLOCKS as usize).expect(room);
+        self.stag = core.register(pd, self.memory.clone(), Access::ALL).expect(room);
+        self.words_stag = core.register(pd, self.words.clone(), Access::LOCAL).expect(room);
+        let attributes = QpAttributes {
+            pd,
+            send_cq: self.cq,
+            receive_cq: self.cq,
+            srq: None,
+            send_work_max: 4 * BLOCKS as usize,
+            receive_work_max: 4 * BLOCKS as usize,
+            send_sges_max: 1,
+            receive_sges_max: 1,
+            inline_bytes_max: WORD_BYTES,
+            signal_all: false,
+            waits_for_receives: false,
+        };
+        self.qp = core.create_qp(attributes).expect(room);
+        (0..4 * BLOCKS).for_each(|slot| self.receive(core, slot));
+        let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
+        match (self.source.is_some(), self.over) {
+            (true, Over::Efe) => drop(rdma.connect_efe(mac(1), SERVICE, self.qp, depths, &said).expect(room)),
+            (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
+            (false, Over::Efe) => rdma.listen_efe(SERVICE),
+            (false, _) => drop(rdma.listen(address(1)).expect("nobody else listens")),
+        }
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        let (Completion::Rdma, Some(mut rdma)) = (completion, host.rdma()) else { return };
+        while let Some(news) = rdma.nic().news() {
+            match news {
+                News::Asked(request) => {
+                    self.hear(&request.private_data);
+                    let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
+                    rdma.accept(request.end, self.qp, depths, &said).expect("it waits");
+                }
+                News::Connected { private_data, .. } => {
+                    self.hear(&private_data);
+                    if self.source.is_some() {
+                        self.hand_out(&mut rdma.nic().core);
+                    }
+                }
+                News::Gone { .. } | News::Failed { .. } => self.gone = true,
+                News::Withdrawn { .. } => {}
+            }
+        }
+        while let Ok(Some(done)) = rdma.nic().core.poll(self.cq) {
+            self.on_done(&mut rdma.nic().core, done, now);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.gone
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn mac(side: usize) -> Mac {
+    Mac([2, 0, 0, 0, 0, 1 + side as u8])
+}
+
+fn address(side: usize) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1 + side as u8).into(), SERVICE)
+}
+
+fn board(side: usize, over: Over) -> BoardConfig {
+    let port = match over {
+        Over::Efe => PortConfig::Efe(EfePortConfig { mac: mac(side), endpoint: efe::Config::default() }),
+        _ => {
+            let prefix = Prefix::new(address(side).ip(), 24);
+            let circuit = CircuitConfig::to(Vc { vpi: 0, vci: 100 }, address(1 - side).ip());
+            let port = AtmPortConfig::oc3c(address(side).ip(), prefix);
+            PortConfig::Atm(AtmPortConfig { circuits: vec![circuit], ..port })
+        }
+    };
+    BoardConfig {
+        seed: 1 + side as u64,
+        memory: MemoryConfig::default(),
+        tcp: kiban_sim::Plan::with_window(256 << 10).tcp,
+        ports: vec![port],
+        rdma: Some(RdmaConfig::default()),
+        ..BoardConfig::default()
+    }
+}
+
+/// What the line can carry, Mbit/s: blocks in segments, and the word that goes with each.
+fn limit_mbps(over: Over) -> f64 {
+    match over {
+        Over::Efe => {
+            let payload = SEGMENT_BYTES_MAX - TAGGED_BYTES;
+            let frame = |segment: usize| {
+                (segment + EFE_HEADER_BYTES + ETHERNET_HEADER_BYTES).max(60) + ETHERNET_FRAMING_BYTES
+            };
+            let (whole, rest) = (BLOCK_BYTES / payload, BLOCK_BYTES % payload);
+            let bytes = whole * frame(SEGMENT_BYTES_MAX)
+                + frame(TAGGED_BYTES + rest)
+                + frame(UNTAGGED_BYTES + WORD_BYTES);
+            ETHERNET_BITS_PER_SECOND as f64 * BLOCK_BYTES as f64 / bytes as f64 / 1e6
+        }
+        _ => {
+            let most = mpa::ulpdu_bytes_max(usize::MAX, false) - TAGGED_BYTES;
+            let (whole, rest) = (BLOCK_BYTES / most, BLOCK_BYTES % most);
+            let bytes = whole * mpa::fpdu_bytes(most + TAGGED_BYTES)
+                + mpa::fpdu_bytes(rest + TAGGED_BYTES)
+                + mpa::fpdu_bytes(UNTAGGED_BYTES + WORD_BYTES);
+            limits::oc3c_mbps(8192, 0) * BLOCK_BYTES as f64 / bytes as f64
+        }
+    }
+}
+
+fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+    let scale = TickScale::calibrate();
+    let mut world = World::new(1);
+    world.lend_ticks(ticks);
+    let boards = [0, 1].map(|side| world.add_board(&board(side, over)));
+    let plugs = boards.map(|board| Plug::Board(board, 0));
+    match over {
+        Over::Efe => {
+            let cable = CableConfig::ethernet(ETHERNET_BITS_PER_SECOND, Duration::from_nanos(3700));
+            let cable = CableConfig { packets_max: 1, ..cable };
+            world.join_packets(plugs[0], plugs[1], &cable).expect("both are EFE ports");
+        }
+        _ => drop(world.join(plugs[0], plugs[1], 200.0, Harm::NONE).expect("both are ATM ports")),
+    }
+    let (sent, arrived): (Shared<Sha256>, Shared<u64>) = Default::default();
+    let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
+    let file = source(cargo.clone(), 0, sent.clone(), trouble.clone());
+    let clock = Clock::new();
+    world.run_program(boards[1], Box::new(End::new(by, over, cargo.len(), None, arrived.clone())));
+    world.run_program(boards[0], Box::new(End::new(by, over, cargo.len(), Some(file), arrived.clone())));
+    let mut looks = 0u32;
+    let done = world.run_with(Instant::ZERO + super::PATIENCE, &mut |_| {
+        looks += 1;
+        if looks.is_multiple_of(256) {
+            progress(*arrived.borrow());
+        }
+    });
+    let wall_seconds = clock.now().as_secs_f64();
+    progress(*arrived.borrow());
+    if let Some(error) = trouble.borrow_mut().take() {
+        return Err(Failure::Reading(error));
+    }
+    if !done || *arrived.borrow() < cargo.len() {
+        return Err(Failure::Halted(format!("{world:?}, {} of {} bytes", arrived.borrow(), cargo.len())));
+    }
+    let sink = world.program::<End>(boards[1]).expect("it ran");
+    let (received, last) = (sink.hasher.borrow().clone().finalize(), sink.last_at);
+    let boards = boards.map(|number| world.board(number));
+    let total = |family, name| boards.iter().map(|board| board.counter(family, name)).sum::<u64>();
+    // Beside the boards' own: out of the host's memory (to EFE's ring, or to the pages' edge), and into it.
+    let copied = super::copied(&boards) + total("rdma", "payload_out_bytes") + total("rdma", "placed_bytes");
+    Ok(row(&Measured {
+        by,
+        over,
+        bytes: cargo.len(),
+        sha256_equal: sent.borrow().clone().finalize() == received,
+        sha256: hex(&received),
+        clock: "virtual",
+        seconds: last.as_secs_f64(),
+        wall_seconds,
+        limit_mbps: limit_mbps(over),
+        copied,
+        segments: boards[0].counter("rdma", "segments_out"),
+        pdus: total("rdma", "segments_out"),
+        again: total("tcp", "retransmissions") + total("efe", "resends"),
+        cpu_nanos: scale.nanos(world.cost().board_ticks),
+    }))
+}
+
+// ---- in real time
+
+/// A bare TCP stream on the loopback with the same work at both ends, in pieces as large as a block: Mbit/s.
+fn bare_tcp_mbps(bytes: u64, file: &mut Source) -> std::io::Result<f64> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let at = listener.local_addr()?;
+    let clock = Clock::new();
+    let reading = std::thread::spawn(move || -> std::io::Result<u64> {
+        let (mut stream, _) = listener.accept()?;
+        let (mut buffer, mut total, mut hasher) = (vec![0; BLOCK_BYTES], 0, Sha256::new());
+        loop {
+            match stream.read(&mut buffer)? {
+                0 => {
+                    std::hint::black_box(hasher.finalize());
+                    return Ok(total);
+                }
+                read => {
+                    hasher.update(&buffer[..read]);
+                    total += read as u64;
+                }
+            }
+        }
+    });
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; BLOCK_BYTES];
+    for block in 0..blocks_of(bytes) {
+        let piece = &mut buffer[..length_of(bytes, block)];
+        file(block * BLOCK_BYTES as u64, piece);
+        stream.write_all(piece)?;
+    }
+    drop(stream);
+    let total = reading.join().map_err(|_| std::io::Error::other("the reader panicked"))??;
+    Ok(total as f64 * 8.0 / clock.now().as_secs_f64() / 1e6)
+}
+
+struct RealEnd {
+    context: rdma::Context,
+    cq: rdma::Cq,
+    qp: rdma::Qp,
+    memory: rdma::Mr,
+    words: rdma::Mr,
+}
+
+impl RealEnd {
+    fn open() -> Result<RealEnd, rdma::Error> {
+        let context = rdma::Context::open(&rdma::Lower::Tcp { from: None })?;
+        let pd = context.alloc_pd()?;
+        let cq = context.create_cq(16 * BLOCKS as usize)?;
+        let qp = pd.create_qp(&cq, &cq, rdma::QpOptions::default())?;
+        let memory = pd.reg_mr(BLOCKS as usize * BLOCK_BYTES, rdma::Access::ALL)?;
+        let words = pd.reg_mr(4 * BLOCKS as usize * WORD_BYTES, rdma::Access::LOCAL)?;
+        for slot in 0..4 * BLOCKS {
+            qp.post_recv(slot, &[words.slice(slot as usize * WORD_BYTES, WORD_BYTES)])?;
+        }
+        Ok(RealEnd { context, cq, qp, memory, words })
+    }
+
+    fn said(&self) -> Vec<u8> {
+        [&self.memory.rkey().to_be_bytes()[..], &self.memory.address().to_be_bytes()[..]].concat()
+    }
+
+    fn options(&self) -> rdma::Connect {
+        rdma::Connect { private_data: self.said(), ..rdma::Connect::default() }
+    }
+
+    fn block(&self, block: u64, length: usize) -> rdma::Slice {
+        self.memory.slice(place_of(block) as usize, length)
+    }
+
+    /// The next completion, a success, of those that mean something here.
+    fn done(&self) -> Result<rdma::Completion, rdma::Error> {
+        let done = self.cq.wait(PATIENCE)?;
+        match done.status {
+            rdma::Status::Success => Ok(done),
+            status => Err(rdma::Error::Os(std::io::Error::other(status.to_string()))),
+        }
+    }
+
+    fn receive_again(&self, slot: u64) -> Result<(), rdma::Error> {
+        self.qp.post_recv(slot, &[self.words.slice(slot as usize * WORD_BYTES, WORD_BYTES)])
+    }
+
+    fn word(&self, length: usize) -> rdma::Wr {
+        rdma::Wr::send_inline(0, &(length as u32).to_be_bytes()).unsignalled()
+    }
+}
+
+fn remote_of(said: &[u8], block: u64) -> rdma::Remote {
+    let rkey = said.first_chunk().map_or(0, |rkey| u32::from_be_bytes(*rkey));
+    let address = said.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |at| u64::from_be_bytes(*at));
+    rdma::Remote { rkey, address: address + place_of(block) }
+}
+
+/// The sink in real time: the hash of what came.
+fn sink(end: &RealEnd, listener: &rdma::Listener, by: By, bytes: u64) -> Result<Vec<u8>, rdma::Error> {
+    let request = listener.request(PATIENCE)?;
+    let said = request.private_data().to_vec();
+    let connection = request.accept(&end.qp, &end.options())?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; BLOCK_BYTES]);
+    let (mut begun, mut taken) = (0, 0);
+    while taken < blocks_of(bytes) {
+        let done = end.done()?;
+        let here = match done.kind {
+            rdma::Kind::Receive => {
+                end.receive_again(done.id)?;
+                if by == By::Read {
+                    let slice = end.block(begun, length_of(bytes, begun));
+                    end.qp.post_send(rdma::Wr::read(begun, slice, remote_of(&said, begun)))?;
+                    begun += 1;
+                }
+                by == By::Write
+            }
+            kind => kind == rdma::Kind::Read,
+        };
+        if here {
+            let length = length_of(bytes, taken);
+            end.memory.read(place_of(taken) as usize, &mut buffer[..length]);
+            hasher.update(&buffer[..length]);
+            taken += 1;
+            end.qp.post_send(end.word(length))?;
+        }
+    }
+    connection.wait_disconnected(PATIENCE)?;
+    Ok(hasher.finalize().to_vec())
+}
+
+/// The source in real time.
+fn feed(
+    end: &RealEnd,
+    to: rdma::Address,
+    by: By,
+    bytes: u64,
+    file: &mut Source,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), rdma::Error> {
+    let connection = end.qp.connect(to, &end.options(), PATIENCE)?;
+    let said = connection.private_data().to_vec();
+    let (mut begun, mut taken, mut buffer) = (0, 0, vec![0; BLOCK_BYTES]);
+    while taken < blocks_of(bytes) {
+        while begun < blocks_of(bytes) && begun - taken < BLOCKS {
+            let length = length_of(bytes, begun);
+            file(begun * BLOCK_BYTES as u64, &mut buffer[..length]);
+            end.memory.write(place_of(begun) as usize, &buffer[..length]);
+            let block = rdma::Wr::write(0, end.block(begun, length), remote_of(&said, begun)).unsignalled();
+            let written = (by == By::Write).then_some(block);
+            end.qp.post_send_all(written.into_iter().chain([end.word(length)]))?;
+            begun += 1;
+        }
+        let done = end.done()?;
+        if done.kind == rdma::Kind::Receive {
+            end.receive_again(done.id)?;
+            taken += 1;
+            progress((taken * BLOCK_BYTES as u64).min(bytes));
+        }
+    }
+    connection.disconnect();
+    connection.wait_disconnected(PATIENCE)
+}
+
+fn in_real_time(by: By, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+    let halted = |error: rdma::Error| Failure::Halted(error.to_string());
+    let mut unused = source(cargo.clone(), 0, Shared::default(), Rc::default());
+    let limit_mbps = bare_tcp_mbps(cargo.len(), &mut unused).map_err(Failure::Reading)?;
+    let (one, two) = (RealEnd::open().map_err(halted)?, RealEnd::open().map_err(halted)?);
+    let at = rdma::Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let listener = two.context.listen(at, &rdma::Connect::default()).map_err(halted)?;
+    let sent: Shared<Sha256> = Shared::default();
+    let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
+    let mut file = source(cargo.clone(), 0, sent.clone(), trouble.clone());
+    let (clock, cpu) = (Clock::new(), kiban_real::clock::process_cpu_nanos());
+    let bytes = cargo.len();
+    let received = std::thread::scope(|scope| {
+        let sinking = scope.spawn(|| sink(&two, &listener, by, bytes));
+        feed(&one, listener.address(), by, bytes, &mut file, progress).map_err(halted)?;
+        let received = sinking.join().map_err(|_| Failure::Halted("the sink panicked".into()))?;
+        received.map_err(halted)
+    })?;
+    let seconds = clock.now().as_secs_f64();
+    let cpu_nanos = kiban_real::clock::process_cpu_nanos().saturating_sub(cpu) as f64;
+    if let Some(error) = trouble.borrow_mut().take() {
+        return Err(Failure::Reading(error));
+    }
+    let (one, two) = (one.context.counters(), two.context.counters());
+    Ok(row(&Measured {
+        by,
+        over: Over::OsTcp,
+        bytes: cargo.len(),
+        sha256_equal: sent.borrow().clone().finalize()[..] == received[..],
+        sha256: hex(&received),
+        clock: "real",
+        seconds,
+        wall_seconds: seconds,
+        limit_mbps,
+        copied: one.placed_bytes + two.placed_bytes,
+        segments: one.segments_out,
+        pdus: one.segments_out + two.segments_out,
+        again: 0,
+        cpu_nanos,
+    }))
+}
+
+/// What a row is made from.
+struct Measured {
+    by: By,
+    over: Over,
+    bytes: u64,
+    sha256_equal: bool,
+    sha256: String,
+    clock: &'static str,
+    seconds: f64,
+    wall_seconds: f64,
+    limit_mbps: f64,
+    copied: u64,
+    segments: u64,
+    pdus: u64,
+    again: u64,
+    cpu_nanos: f64,
+}
+
+fn row(measured: &Measured) -> Row {
+    let bytes = measured.bytes as f64;
+    let per_byte = |value: f64| (measured.bytes > 0).then(|| value / bytes);
+    let mbps = (measured.bytes > 0).then(|| bytes * 8.0 / measured.seconds / 1e6);
+    Row {
+        board: "rdma",
+        stack: measured.over.stack(),
+        operation: name(measured.by, measured.over),
+        sessions: 1,
+        bytes: measured.bytes,
+        sha256_equal: measured.sha256_equal,
+        clock: measured.clock,
+        virtual_seconds: measured.seconds,
+        mbps,
+        limit_mbps: measured.limit_mbps,
+        limit_percent: mbps.map(|mbps| mbps / measured.limit_mbps * 100.0),
+        paper_mbps: None,
+        copies_per_byte: per_byte(measured.copied as f64),
+        retransmissions: measured.again,
+        cpu_ns_per_pdu: measured.cpu_nanos / measured.pdus.max(1) as f64,
+        wall_seconds: measured.wall_seconds,
+        cells: measured.segments,
+        cpu_ns_per_byte: per_byte(measured.cpu_nanos),
+        sha256: measured.sha256.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_arrives_whole_by_write_and_by_read_over_every_lower_layer() {
+        for (by, over) in LEGS {
+            for bytes in [0, 1, BLOCK_BYTES as u64, 5_000_000] {
+                let row = run(by, over, &Cargo::generated(bytes), &mut |_| {}).expect("it ends");
+                assert!(row.sha256_equal, "{by:?} {over:?} {bytes} bytes");
+                assert_eq!((row.bytes, row.retransmissions), (bytes, 0), "{by:?} {over:?}");
+                assert_eq!(row.mbps.is_some(), bytes > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn virtual_rows_come_close_to_what_the_line_can_carry() {
+        for (by, over) in LEGS.into_iter().filter(|(_, over)| *over != Over::OsTcp) {
+            let row = run(by, over, &Cargo::generated(20_000_000), &mut |_| {}).expect("it ends");
+            let percent = row.limit_percent.expect("bytes arrived");
+            assert!((97.0..100.0).contains(&percent), "{by:?} {over:?}: {percent} %");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Connections over EFE: an endpoint's flows as streams of segments.
+//!
+//! Start     MPA's start frames travel as greetings, so that depths, extensions and private data are agreed on as over TCP.
+//! Down      a segment is copied into the endpoint's ring, and the host's memory is free again.
+//! Up        a segment is placed where it stands; one that waits for a receive stays, and with it its credit.
+
+use super::{Below, ConnectError, End, FlowPhase, News, Nic, OpenError, Request};
+use crate::efe::{self, Endpoint, FlowNumber, Peer};
+use crate::iwarp::mpa::{self, Answer, Initiator, Responder};
+use crate::iwarp::rnic::{Judged, Payload, StreamTraits, StreamWish, ToLlp};
+use alloc::vec::Vec;
+use kiban_ground::{Instant, SharedBytes};
+
+/// The shortest segment that an endpoint must take.
+const SEGMENT_BYTES_MIN: usize = 128;
+
+impl Nic {
+    /// Begins a connection over EFE.
+    ///
+    /// # Errors
+    /// The private data is too long; there are too many ends or flows.
+    #[expect(clippy::too_many_arguments, reason = "what a connection is made of")]
+    pub fn connect_flow(
+        &mut self,
+        endpoint: &mut Endpoint,
+        (peer, service): (Peer, u16),
+        config: &mpa::Config,
+        qp: u32,
+        (ird, ord): (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<u32, OpenError> {
+        self.check_free(qp)?;
+        let initiator = Initiator::new(config, ird, ord, private_data).map_err(OpenError::PrivateData)?;
+        let flow =
+            endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
+        let below = Below::Flow { flow, phase: FlowPhase::Initiating(initiator) };
+        let Some(end) = self.add(below, Some(qp), None, now) else {
+            // It has not been asked for yet.
+            let _ = endpoint.abort(flow, now);
+            return Err(OpenError::TooMany);
+        };
+        self.of_flow.insert(flow, end);
+        Ok(end)
+    }
+
+    /// Moves what there is to move between the core and an endpoint. `config` is how its requests are answered.
+    pub fn pump(&mut self, endpoint: &mut Endpoint, config: &mpa::Config, now: Instant) {
+        while let Some(event) = endpoint.next_event() {
+            self.on_flow_event(endpoint, event, config, now);
+        }
+        let mut later = Vec::new();
+        while let Some(end) = self.next_to_serve() {
+            if self.flow_of(end).is_some() {
+                self.serve_flow(endpoint, end, now);
+            } else {
+                later.push(end);
+            }
+        }
+        later.into_iter().for_each(|end| self.stir(end));
+        while let Some(end) = self.next_resumed() {
+            if let Some(flow) = self.flow_of(end) {
+                self.take_from_flow(endpoint, end, flow, now);
+            }
+        }
+    }
+
+    fn flow_of(&self, end: u32) -> Option<FlowNumber> {
+        match self.ends.get(end)?.below {
+            Below::Flow { flow, .. } => Some(flow),
+            _ => None,
+        }
+    }
+
+    fn on_flow_event(
+        &mut self,
+        endpoint: &mut Endpoint,
+        event: efe::Event,
+        config: &mpa::Config,
+        now: Instant,
+    ) {
+        match event {
+            efe::Event::Asked { flow, service, greeting, .. } => {
+                let mut responder = Responder::new(config);
+                let asked = match responder.take(&greeting) {
+                    Ok(Some(asked)) => asked,
+                    // It is not even a greeting.
+                    Ok(None) | Err(_) => {
+                        let _ = endpoint.reject(flow, &[], now);
+                        return;
+                    }
+                };
+                self.make_room();
+                let below = Below::Flow { flow, phase: FlowPhase::Responding(responder) };
+                let Some(number) = self.add(below, None, Some(service.into()), now) else {
+                    let _ = endpoint.reject(flow, &[], now);
+                    return;
+                };
+                self.waiting.ask(number);
+                self.of_flow.insert(flow, number);
+                let mpa::Asked { private_data, ird, ord, extensions, .. } = asked;
+                let (listener, depths) = (service.into(), (ird, ord));
+                let asked = Request { end: number, listener, private_data, depths, extensions };
+                self.news.push_back(News::Asked(asked));
+            }
+            efe::Event::Connected { flow, greeting } => {
+                let Some(&number) = self.of_flow.get(&flow) else { return };
+                self.on_flow_connected(endpoint, number, flow, &greeting, now);
+            }
+            efe::Event::Rejected { flow, greeting, .. } => {
+                let Some(number) = self.of_flow.remove(&flow) else { return };
+                let Some(End { below: below @ Below::Flow { .. }, .. }) = self.ends.get_mut(number) else {
+                    return;
+                };
+                let was = core::mem::replace(below, Below::Nothing);
+                let error = match was {
+                    Below::Flow { phase: FlowPhase::Initiating(mut initiator), .. } => {
+                        match initiator.take(&greeting) {
+                            Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
+                            Ok(_) => ConnectError::Unreachable,
+                            Err(_) if greeting.is_empty() => ConnectError::Unreachable,
+                            Err(fault) => ConnectError::Fault(fault),
+                        }
+                    }
+                    _ => ConnectError::Lost,
+                };
+                self.fail(number, error);
+            }
+            efe::Event::Readable { flow } => {
+                if let Some(&end) = self.of_flow.get(&flow) {
+                    self.take_from_flow(endpoint, end, flow, now);
+                }
+            }
+            efe::Event::Writable { flow } => {
+                if let Some(&end) = self.of_flow.get(&flow) {
+                    self.stir(end);
+                }
+            }
+            efe::Event::Finished { flow } => {
+                // The peer sends no more: nor do we, and the flow is over when we have said so.
+                let Some(&number) = self.of_flow.get(&flow) else { return };
+                if let Some(qp) = self.qp_of(number) {
+                    self.core.stream_gone(qp, true);
+                }
+                self.finish_flow(endpoint, number, flow);
+            }
+            efe::Event::Ended { flow, why } => {
+                let Some(number) = self.of_flow.remove(&flow) else { return };
+                let Some(end) = self.ends.get_mut(number) else { return };
+                end.below = Below::Nothing;
+                if let Some(qp) = end.qp {
+                    self.core.stream_gone(qp, why == efe::Why::Finished);
+                }
+                if end.stands {
+                    self.news.push_back(News::Gone { end: number });
+                } else {
+                    let error = match why {
+                        efe::Why::NoAnswer => ConnectError::Timeout,
+                        _ => ConnectError::Lost,
+                    };
+                    self.fail(number, error);
+                }
+            }
+        }
+    }
+
+    fn on_flow_connected(
+        &mut self,
+        endpoint: &mut Endpoint,
+        number: u32,
+        flow: FlowNumber,
+        greeting: &[u8],
+        now: Instant,
+    ) {
+        let Some(end) = self.ends.get_mut(number) else { return };
+        let Below::Flow { phase, .. } = &mut end.below else { return };
+        match core::mem::replace(phase, FlowPhase::Up { finished: false }) {
+            FlowPhase::Initiating(mut initiator) => {
+                let error = match initiator.take(greeting) {
+                    Ok(Answer::Agreed(agreed)) => {
+                        let mpa::Agreed { ird, ord, extensions, private_data, .. } = agreed;
+                        let traits = StreamTraits { ird, ord, extensions, may_send: true };
+                        match end.qp.map(|qp| self.core.connect(qp, traits)) {
+                            Some(Ok(())) => {
+                                end.stands = true;
+                                self.news.push_back(News::Connected { end: number, private_data });
+                                return;
+                            }
+                            _ => ConnectError::Lost,
+                        }
+                    }
+                    Ok(Answer::Rejected(rejected)) => ConnectError::Rejected(rejected.private_data),
+                    Ok(Answer::Wants) => ConnectError::Lost,
+                    Err(fault) => ConnectError::Fault(fault),
+                };
+                let _ = endpoint.abort(flow, now);
+                self.of_flow.remove(&flow);
+                end.below = Below::Nothing;
+                self.fail(number, error);
+            }
+            // What we accepted is confirmed: what waited for it may go.
+            FlowPhase::Accepted => self.stir(number),
+            before => *phase = before,
+        }
+    }
+
+    /// Takes the segments that an endpoint has for an end.
+    fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
+        let Some(qp) = self.qp_of(end) else { return };
+        while let Some(front) = endpoint.peek(flow) {
+            match self.core.judge(qp, front, front.len()) {
+                Ok(Judged::Place(mut placement)) => {
+                    let payload = SharedBytes::from(&front[placement.header_bytes()..]);
+                    let placed = self.core.place(qp, &mut placement, payload);
+                    // A fault has ended the queue pair; the rest of the segments is taken and forgotten.
+                    let _ = placed.and_then(|()| self.core.finish(qp, &placement));
+                }
+                // It stays, and so does its credit: the peer waits.
+                Ok(Judged::Dry) => break,
+                // A segment is whole: what wants more is too short, and was a fault.
+                Ok(Judged::Done | Judged::Wants(_)) | Err(_) => {}
+            }
+            endpoint.skip(flow, now);
+        }
+    }
+
+    /// Hands an endpoint what an end has to send, as far as it has room.
+    fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
+        let Some(flow) = self.flow_of(number) else { return };
+        let Some(qp) = self.qp_of(number) else {
+            // Its queue pair is as new: it ends. One that waits for the host's answer has none yet.
+            if self.stands(number) {
+                let _ = endpoint.abort(flow, now);
+                self.of_flow.remove(&flow);
+                self.flow_gone(number);
+            }
+            return;
+        };
+        let most = endpoint.segment_bytes(flow).unwrap_or(0);
+        if most >= SEGMENT_BYTES_MIN {
+            let mut out = FlowOut { segment: core::mem::take(&mut self.segment), most };
+            while endpoint.room(flow) > 0 {
+                out.segment.clear();
+                if !self.core.next_segment(qp, &mut out) {
+                    break;
+                }
+                if endpoint.send(flow, &out.segment, now).is_err() {
+                    break;
+                }
+                // It is copied: the host's memory is free again.
+                self.core.confirm(qp, self.core.segments_made(qp));
+            }
+            self.segment = out.segment;
+            if endpoint.room(flow) == 0 {
+                // An event will say when there is room.
+                endpoint.want_room(flow);
+            }
+        }
+        match self.core.stream_wish(qp) {
+            StreamWish::Open => {}
+            StreamWish::Finish => self.finish_flow(endpoint, number, flow),
+            StreamWish::Abort => {
+                let _ = endpoint.abort(flow, now);
+                self.of_flow.remove(&flow);
+                self.flow_gone(number);
+            }
+        }
+    }
+
+    fn finish_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber) {
+        if let Some(End { below: Below::Flow { phase: FlowPhase::Up { finished }, .. }, .. }) =
+            self.ends.get_mut(number)
+            && !core::mem::replace(finished, true)
+        {
+            let _ = endpoint.finish(flow);
+        }
+    }
+
+    fn flow_gone(&mut self, number: u32) {
+        let Some(end) = self.ends.get_mut(number) else { return };
+        end.below = Below::Nothing;
+        if let Some(qp) = end.qp {
+            self.core.stream_gone(qp, false);
+        }
+        if end.stands {
+            self.news.push_back(News::Gone { end: number });
+        }
+    }
+}
+
+/// A segment on its way to an endpoint.
+struct FlowOut {
+    segment: Vec<u8>,
+    most: usize,
+}
+
+impl ToLlp for FlowOut {
+    fn segment_bytes(&self) -> usize {
+        self.most
+    }
+
+    fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
+        self.segment.extend_from_slice(header);
+        payload.append_to(&mut self.segment);
+    }
+}
