@@ -3,6 +3,8 @@
 
 mod completions;
 mod man;
+mod messages;
+mod rdma;
 mod reproduce;
 mod talk;
 mod tour;
@@ -14,7 +16,8 @@ use std::process::ExitCode;
 /// Communications boards in software.
 ///
 /// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
-/// queues. kiban is such boards as programs, in virtual time and, for the VI Architecture, in real time.
+/// queues. kiban is such boards as programs, in virtual time and, for the VI Architecture and for RDMA, in
+/// real time.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {
@@ -27,6 +30,7 @@ enum Verb {
     Tour(tour::Tour),
     Talk(talk::Talk),
     Vi(vi::Vi),
+    Rdma(rdma::Rdma),
     Reproduce(reproduce::Reproduce),
     Completions(completions::Completions),
     Man(man::Man),
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Tour(tour) => tour.run(),
         Verb::Talk(talk) => talk.run(),
         Verb::Vi(vi) => vi.run(),
+        Verb::Rdma(rdma) => rdma.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),

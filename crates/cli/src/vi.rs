@@ -1,10 +1,10 @@
 //! `kiban vi`: VI in real time, between two NICs of one host or of two.
 
+use crate::messages::{bar, ping_pong_table, stream_table};
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_ground::Wait;
-use kiban_lab::table::{Table, figure};
-use kiban_lab::vi::{self, MESSAGE_BYTES_MAX, PingPong, Plan, Stream};
+use kiban_lab::table::Table;
+use kiban_lab::vi::{self, MESSAGE_BYTES_MAX, Plan};
 use kiban_real::vi::{Device, HostAddress, Nic};
 use kiban_stack::vi::Reliability;
 use serde::Serialize;
@@ -98,8 +98,12 @@ impl Level {
 impl Vi {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         match self.what {
-            What::Pingpong(measure) => measure.run(8, vi::ping_pong, ping_pong_table),
-            What::Stream(measure) => measure.run(65_536, vi::stream, stream_table),
+            What::Pingpong(measure) => measure.run(8, vi::ping_pong, |measure, result| {
+                ping_pong_table(measure.title("Round trips", result.bytes), std::slice::from_ref(result))
+            }),
+            What::Stream(measure) => measure.run(65_536, vi::stream, |measure, result| {
+                stream_table(measure.title("Messages", result.bytes), std::slice::from_ref(result))
+            }),
             What::Serve(serve) => serve.run(),
         }
     }
@@ -161,13 +165,6 @@ impl Measure {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn bar(&self) -> ProgressBar {
-        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages {per_sec}")
-            .expect("the template is well formed");
-        ProgressBar::with_draw_target(Some(self.count), target).with_style(style)
-    }
-
     /// A server is elsewhere.
     fn with<T>(&self, host: &HostAddress, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
         let device = match (&self.device, host) {
@@ -180,7 +177,7 @@ impl Measure {
             (None, HostAddress::Udp(_)) => Device::Udp((std::net::Ipv6Addr::UNSPECIFIED, 0).into()),
         };
         let nic = open(&device, self.wait)?;
-        let bar = self.bar();
+        let bar = bar(self.count, self.quiet);
         let result = measure(&nic, host, plan, &mut |done| bar.set_position(done));
         bar.finish_and_clear();
         result.map_err(|failure| format!("{host}: {failure}"))
@@ -204,7 +201,7 @@ impl Measure {
             server.listen(endpoint).map_err(|refusal| refusal.to_string())?;
         }
         let over = AtomicBool::new(false);
-        let bar = self.bar();
+        let bar = bar(self.count, self.quiet);
         std::thread::scope(|threads| {
             threads.spawn(|| vi::serve(&server, &|| over.load(Ordering::Relaxed), &|_| {}));
             let result = measure(&client, &server.address(), plan, &mut |done| bar.set_position(done));
@@ -227,41 +224,4 @@ impl Measure {
         };
         format!("{what} of {bytes} bytes, {host}, {level}, {} waiting", self.wait)
     }
-}
-
-fn ping_pong_table(measure: &Measure, result: &PingPong) -> Table {
-    let mut table = Table::new(measure.title("Round trips", result.bytes))
-        .numbers("round trips")
-        .numbers("min us")
-        .numbers("p50 us")
-        .numbers("p99 us")
-        .numbers("p99.9 us")
-        .numbers("max us")
-        .numbers("CPU %");
-    let times = [result.min_us, result.p50_us, result.p99_us, result.p999_us, result.max_us];
-    let cells = std::iter::once(result.count.to_string())
-        .chain(times.map(|time| format!("{time:.2}")))
-        .chain([format!("{:.0}", result.cpu_percent)]);
-    table.row(cells);
-    table.remark("CPU  of this process by wall time; two spinning ends in one process are 200 %");
-    table
-}
-
-fn stream_table(measure: &Measure, result: &Stream) -> Table {
-    let mut table = Table::new(measure.title("Messages", result.bytes))
-        .numbers("messages")
-        .numbers("lost")
-        .numbers("seconds")
-        .numbers("MB/s")
-        .numbers("messages/s")
-        .numbers("CPU %");
-    table.row([
-        result.count.to_string(),
-        result.lost.to_string(),
-        format!("{:.3}", result.seconds),
-        figure(result.mbytes_per_second),
-        figure(result.messages_per_second),
-        format!("{:.0}", result.cpu_percent),
-    ]);
-    table
 }

@@ -29,6 +29,8 @@ pub mod chart;
 pub mod environment;
 pub mod limits;
 pub mod load;
+pub mod messages;
+pub mod rdma;
 pub mod reproduce;
 pub mod stats;
 pub mod table;

@@ -8,12 +8,11 @@
 //!           NIC; unreliable delivery runs free, and what is lost is told.
 //! Limits    one thread a connection; a figure is of this run, on this machine, with whatever else it does.
 
-use crate::stats::quantile;
+pub use crate::messages::{PingPong, Stream};
 use kiban_ground::{Region, SharedBytes};
 use kiban_real::clock::process_cpu_nanos;
 use kiban_real::vi::{Address, Failure, HostAddress, Nic, Request};
 use kiban_stack::vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
-use serde::Serialize;
 use std::time::Duration;
 
 /// The endpoint that sends everything back.
@@ -40,46 +39,6 @@ pub struct Plan {
     pub count: u64,
     /// Round trips before those that count.
     pub warm_up: u64,
-}
-
-/// Round trips.
-#[derive(Clone, Debug, Serialize)]
-pub struct PingPong {
-    /// Bytes of a message.
-    pub bytes: u32,
-    /// Round trips that count.
-    pub count: u64,
-    /// Of one round trip, microseconds.
-    pub p50_us: f64,
-    /// The same.
-    pub p99_us: f64,
-    /// The same.
-    pub p999_us: f64,
-    /// The shortest.
-    pub min_us: f64,
-    /// The longest.
-    pub max_us: f64,
-    /// Processor time of this process by wall time, percent.
-    pub cpu_percent: f64,
-}
-
-/// A stream.
-#[derive(Clone, Debug, Serialize)]
-pub struct Stream {
-    /// Bytes of a message.
-    pub bytes: u32,
-    /// Messages sent.
-    pub count: u64,
-    /// Messages that did not arrive.
-    pub lost: u64,
-    /// From the first to the last.
-    pub seconds: f64,
-    /// Bytes that arrived by that time, 10^6 a second.
-    pub mbytes_per_second: f64,
-    /// Messages a second.
-    pub messages_per_second: f64,
-    /// Processor time of this process by wall time, percent.
-    pub cpu_percent: f64,
 }
 
 /// A VI with memory for `POSTED` messages out and as many in.
@@ -288,18 +247,7 @@ pub fn ping_pong(
     }
     let wall = nic.now().since(begun).as_nanos() as f64;
     let cpu_percent = (process_cpu_nanos() - cpu) as f64 / wall * 100.0;
-    nanos.sort_by(f64::total_cmp);
-    let at = |share| quantile(&nanos, share).unwrap_or(0.0) / 1e3;
-    Ok(PingPong {
-        bytes: plan.bytes,
-        count: plan.count,
-        p50_us: at(0.5),
-        p99_us: at(0.99),
-        p999_us: at(0.999),
-        min_us: at(0.0),
-        max_us: at(1.0),
-        cpu_percent,
-    })
+    Ok(PingPong::of(plan.bytes, nanos, cpu_percent))
 }
 
 /// A stream to a server. `progress` hears how many messages have left.
@@ -370,16 +318,7 @@ pub fn stream(
     }
     let wall = nic.now().since(begun).as_nanos() as f64;
     let cpu_percent = (process_cpu_nanos() - cpu) as f64 / wall * 100.0;
-    let seconds = last_at.since(begun).as_secs_f64().max(1e-9);
-    Ok(Stream {
-        bytes: plan.bytes,
-        count: plan.count,
-        lost: plan.count - credited.min(plan.count),
-        seconds,
-        mbytes_per_second: credited as f64 * f64::from(plan.bytes) / seconds / 1e6,
-        messages_per_second: credited as f64 / seconds,
-        cpu_percent,
-    })
+    Ok(Stream::of(plan.bytes, plan.count, credited, last_at.since(begun), cpu_percent))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! Down      [`TcpLink::send`]: a gathering write over what a stream has to send.
 //! Up        [`TcpLink::receive`]: a scattering read, first into the places where a long payload belongs, then into room for
 //!           what follows.
-//! Limits    never blocks. A peer that says nothing is asked by the system whether it lives ([`KEEPALIVE`]).
+//! Limits    never blocks. A peer that says nothing is asked by the system whether it lives (`KEEPALIVE`).
 
 use kiban_ground::Region;
 use kiban_stack::iwarp::stream::Chunk;

@@ -1,6 +1,6 @@
 //! Protection domains, regions and windows.
 
-use super::{Access, Context, Error, Refusal};
+use super::{Access, Context, Error, Refusal, Remote};
 use kiban_ground::{Region, SharedBytes};
 use kiban_stack::iwarp::rnic::{Binding, Sge};
 use std::fmt;
@@ -94,6 +94,11 @@ impl Mr {
     /// The address of the first byte, as peers call it.
     pub fn address(&self) -> u64 {
         self.region.address()
+    }
+
+    /// Where it is for a peer, from its first byte: what a program tells its peer, and what the peer's work names.
+    pub fn remote(&self) -> Remote {
+        Remote { rkey: self.rkey(), address: self.address() }
     }
 
     /// Bytes.

@@ -173,6 +173,32 @@ pub struct Remote {
     pub address: u64,
 }
 
+impl Remote {
+    /// Bytes that [`Remote::to_bytes`] makes.
+    pub const BYTES: usize = 12;
+
+    /// So many bytes further on.
+    #[must_use]
+    pub fn at(self, bytes: u64) -> Remote {
+        Remote { address: self.address.wrapping_add(bytes), ..self }
+    }
+
+    /// Key and address in network byte order: a form in which programs may tell each other, for example as private data.
+    pub fn to_bytes(self) -> [u8; Remote::BYTES] {
+        let mut bytes = [0; Remote::BYTES];
+        bytes[..4].copy_from_slice(&self.rkey.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.address.to_be_bytes());
+        bytes
+    }
+
+    /// What [`Remote::to_bytes`] made, at the beginning of `bytes`; none if they are too few.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Remote> {
+        let (rkey, rest) = bytes.split_first_chunk()?;
+        let (address, _) = rest.split_first_chunk()?;
+        Some(Remote { rkey: u32::from_be_bytes(*rkey), address: u64::from_be_bytes(*address) })
+    }
+}
+
 impl From<Remote> for Place {
     fn from(remote: Remote) -> Place {
         Place { stag: remote.rkey, offset: remote.address }
@@ -383,7 +409,8 @@ impl Qp {
         self.inner.number
     }
 
-    pub(super) fn context(&self) -> &Context {
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Context {
         self.inner.pd.context()
     }
 

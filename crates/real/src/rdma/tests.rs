@@ -51,10 +51,6 @@ impl Side {
     }
 }
 
-fn remote(mr: &Mr) -> Remote {
-    Remote { rkey: mr.rkey(), address: mr.address() }
-}
-
 fn contexts(over: Over) -> (Context, Context, Address) {
     match over {
         Over::Tcp | Over::TcpCrc => {
@@ -105,7 +101,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
                 let target = to.pd.reg_mr(length, Access::ALL).expect("room");
                 to.qp.post_recv(7, &[]).expect("room");
                 from.qp
-                    .post_send(Wr::write_with_immediate(1, source.all(), remote(&target), 42))
+                    .post_send(Wr::write_with_immediate(1, source.all(), target.remote(), 42))
                     .expect("room");
                 assert_eq!(to.done().immediate, Some(42), "{over:?}");
                 assert!(
@@ -114,7 +110,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
                 );
                 assert_eq!(from.done().id, 1);
                 let back = from.pd.reg_mr(length, Access::LOCAL).expect("room");
-                from.qp.post_send(Wr::read(2, back.all(), remote(&target))).expect("room");
+                from.qp.post_send(Wr::read(2, back.all(), target.remote())).expect("room");
                 assert_eq!(
                     (from.done().bytes as usize, back.to_vec(0, length)),
                     (length, source.to_vec(0, length))
@@ -132,8 +128,8 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
             }
             let word = to.pd.reg_mr(8, Access::ALL).expect("room");
             let was = from.pd.reg_mr(16, Access::LOCAL).expect("room");
-            from.qp.post_send(Wr::fetch_add(1, was.slice(0, 8), remote(&word), 5)).expect("room");
-            from.qp.post_send(Wr::compare_swap(2, was.slice(8, 8), remote(&word), 5, 9)).expect("room");
+            from.qp.post_send(Wr::fetch_add(1, was.slice(0, 8), word.remote(), 5)).expect("room");
+            from.qp.post_send(Wr::compare_swap(2, was.slice(8, 8), word.remote(), 5, 9)).expect("room");
             from.done();
             from.done();
             assert_eq!(was.to_vec(0, 16), [0u64.to_ne_bytes(), 5u64.to_ne_bytes()].concat());
@@ -154,11 +150,11 @@ fn long_payloads_go_from_the_socket_into_memory_unless_a_crc_has_to_be_looked_at
         let source = one.pattern(8 << 20, Access::NONE);
         let target = two.pd.reg_mr(8 << 20, Access::ALL).expect("room");
         for round in 0..4 {
-            one.qp.post_send(Wr::write(round, source.all(), remote(&target))).expect("room");
+            one.qp.post_send(Wr::write(round, source.all(), target.remote())).expect("room");
             one.done();
         }
         let probe = one.pd.reg_mr(1, Access::LOCAL).expect("room");
-        one.qp.post_send(Wr::read(9, probe.all(), remote(&target))).expect("room");
+        one.qp.post_send(Wr::read(9, probe.all(), target.remote())).expect("room");
         one.done();
         let counters = two.context.counters();
         let (landed, placed) = (counters.landed_bytes, counters.placed_bytes);
@@ -178,7 +174,7 @@ fn a_peer_that_computes_is_served_all_the_same() {
         let target = two.pattern(100_000, Access::ALL);
         let back = one.pd.reg_mr(100_000, Access::LOCAL).expect("room");
         for _ in 0..3 {
-            one.qp.post_send(Wr::read(1, back.all(), remote(&target))).expect("room");
+            one.qp.post_send(Wr::read(1, back.all(), target.remote())).expect("room");
             one.done();
         }
         assert_eq!(back.to_vec(0, 100_000), target.to_vec(0, 100_000));
@@ -192,14 +188,14 @@ fn what_a_peer_may_not_touch_stays_and_both_sides_are_told() {
         let target = two.pd.reg_mr(100, Access::LOCAL).expect("room");
         let source = one.pattern(100, Access::NONE);
         two.qp.post_recv(5, &[]).expect("room");
-        one.qp.post_send(Wr::write(1, source.all(), remote(&target)).unsignalled()).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote()).unsignalled()).expect("room");
         let flushed = two.cq.wait(LONG).expect("flushed");
         assert_eq!((flushed.id, flushed.status), (5, Status::Flushed), "{over:?}");
         assert_eq!(target.to_vec(0, 100), [0; 100]);
         connection.wait_disconnected(LONG).expect("over");
         assert_eq!(two.context.counters().bad_access, 1);
         assert_eq!(one.context.counters().terminates_in, 1, "{over:?}");
-        one.qp.post_send(Wr::write(2, source.all(), remote(&target))).expect("it ends as flushed");
+        one.qp.post_send(Wr::write(2, source.all(), target.remote())).expect("it ends as flushed");
         assert_eq!(one.cq.wait(LONG).expect("told").status, Status::Flushed);
     }
 }
@@ -210,7 +206,7 @@ fn a_connection_ends_in_order_and_what_was_posted_goes_first() {
         let (one, two, connected, accepted) = pair(over);
         let source = one.pattern(300_000, Access::NONE);
         let target = two.pd.reg_mr(300_000, Access::ALL).expect("room");
-        one.qp.post_send(Wr::write(1, source.all(), remote(&target))).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
         connected.disconnect();
         assert_eq!(one.done().id, 1);
         accepted.wait_disconnected(LONG).expect("over");
@@ -302,13 +298,23 @@ fn a_queue_that_was_armed_tells_once() {
 fn memory_goes_at_once_when_it_is_dropped() {
     let (one, two, _connected, _accepted) = pair(Over::Tcp);
     let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
-    let to = remote(&target);
+    let to = target.remote();
     drop(target);
     let source = one.pattern(1000, Access::NONE);
     one.qp.post_send(Wr::write(1, source.all(), to)).expect("room");
     two.qp.post_recv(3, &[]).expect("room");
     assert_eq!(two.cq.wait(LONG).expect("flushed").status, Status::Flushed);
     assert_eq!(two.context.counters().bad_stag, 1);
+}
+
+#[test]
+fn a_place_is_told_in_twelve_bytes_and_understood() {
+    let place = Remote { rkey: 0x0102_0304, address: 0x0506_0708_090a_0b0c };
+    let told = place.to_bytes();
+    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    assert_eq!(Remote::from_bytes(&[&told[..], b"more"].concat()), Some(place));
+    assert_eq!(Remote::from_bytes(&told[..11]), None);
+    assert_eq!(place.at(4).address, 0x0506_0708_090a_0b10);
 }
 
 #[test]
@@ -345,9 +351,9 @@ fn a_queue_pair_has_one_connection_at_a_time_and_starts_anew_without_the_old_one
         drop((connected, accepted));
         let source = one.pattern(1000, Access::NONE);
         let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
-        one.qp.post_send(Wr::write(1, source.all(), remote(&target))).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
         let back = one.pd.reg_mr(1000, Access::LOCAL).expect("room");
-        one.qp.post_send(Wr::read(2, back.all(), remote(&target)).fenced()).expect("room");
+        one.qp.post_send(Wr::read(2, back.all(), target.remote()).fenced()).expect("room");
         one.done();
         one.done();
         assert_eq!(back.to_vec(0, 1000), source.to_vec(0, 1000));

@@ -1,0 +1,66 @@
+//! What measurements of messages show: the bar while they run, the tables when they are done.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::messages::{PingPong, Stream};
+use kiban_lab::table::{Table, figure};
+
+/// A bar for so many messages, on standard error where somebody watches.
+pub(crate) fn bar(count: u64, quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages {per_sec}")
+        .expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(count), target).with_style(style)
+}
+
+/// Round trips, a row each size.
+pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
+    let mut table = sizes(Table::new(title), results.len())
+        .numbers("round trips")
+        .numbers("min us")
+        .numbers("p50 us")
+        .numbers("p99 us")
+        .numbers("p99.9 us")
+        .numbers("max us")
+        .numbers("CPU %");
+    for result in results {
+        let times = [result.min_us, result.p50_us, result.p99_us, result.p999_us, result.max_us];
+        let cells = size(result.bytes, results.len())
+            .chain([result.count.to_string()])
+            .chain(times.map(|time| format!("{time:.2}")))
+            .chain([format!("{:.0}", result.cpu_percent)]);
+        table.row(cells);
+    }
+    table.remark("CPU  of this process by wall time; two spinning ends in one process are 200 %");
+    table
+}
+
+/// Streams, a row each size.
+pub(crate) fn stream_table(title: String, results: &[Stream]) -> Table {
+    let mut table = sizes(Table::new(title), results.len())
+        .numbers("messages")
+        .numbers("lost")
+        .numbers("seconds")
+        .numbers("MB/s")
+        .numbers("messages/s")
+        .numbers("CPU %");
+    for result in results {
+        table.row(size(result.bytes, results.len()).chain([
+            result.count.to_string(),
+            result.lost.to_string(),
+            format!("{:.3}", result.seconds),
+            figure(result.mbytes_per_second),
+            figure(result.messages_per_second),
+            format!("{:.0}", result.cpu_percent),
+        ]));
+    }
+    table
+}
+
+/// One size stands in the title, several in a column.
+fn sizes(table: Table, rows: usize) -> Table {
+    if rows > 1 { table.numbers("bytes") } else { table }
+}
+
+fn size(bytes: u32, rows: usize) -> impl Iterator<Item = String> {
+    (rows > 1).then(|| bytes.to_string()).into_iter()
+}

@@ -1,0 +1,235 @@
+//! `kiban rdma`: RDMA in real time, between two NICs of one host or of two.
+
+use crate::messages::{bar, ping_pong_table, stream_table};
+use clap::{Args, Subcommand};
+use kiban_ground::Wait;
+use kiban_lab::rdma::{self, Failure, MESSAGE_BYTES_MAX, Operation, Plan};
+use kiban_lab::table::Table;
+use kiban_real::rdma::{Address, Context, Lower};
+use serde::Serialize;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Move messages and memory through an RDMA NIC, and measure it.
+///
+/// RDMA lets a program write to another's memory and read from it. Here the NIC is software (iWARP: RDMAP, DDP, MPA) on the
+/// operating system's TCP, or on EFE over UDP or Ethernet. Without a SERVER both ends run in this process, a NIC each.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban rdma pingpong                            round trips of messages, TCP of this host\n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends spin\n  kiban rdma stream --write --bytes 4096,65536 --json\n                                                 how much goes through, for a program\n  kiban rdma stream --write --over efe:127.0.0.1\n                                                 the same without TCP\n\nTwo hosts, over TCP:\n  kiban rdma serve 192.0.2.1:7471                on one of them\n  kiban rdma stream 192.0.2.1:7471 --read        on the other\n\nTwo hosts, over EFE in UDP; each end names its own address:\n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Rdma {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Measure round trips: an operation there, its answer back.
+    Pingpong(Measure),
+    /// Measure a stream: one operation after the other, many under way.
+    Stream(Measure),
+    /// Answer measurements of other processes or hosts until ctrl-c.
+    Serve(Serve),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// Where: IP:PORT, or MAC/SERVICE on Ethernet; port 0: one is chosen, and told.
+    address: Address,
+    /// The lower layer: tcp, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
+    #[arg(long, default_value = "tcp", value_name = "LOWER")]
+    over: Lower,
+    /// How to wait: poll, interrupt, hybrid:100us (any time) or adaptive.
+    #[arg(long, default_value = "adaptive", value_name = "POLICY")]
+    wait: Wait,
+    /// Say nothing of clients.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Args)]
+struct Measure {
+    /// Who serves: IP:PORT, or MAC/SERVICE on Ethernet; a server in this process where none is given.
+    server: Option<Address>,
+    /// The lower layer: tcp, tcp:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
+    #[arg(long, default_value = "tcp", value_name = "LOWER")]
+    over: Lower,
+    #[command(flatten)]
+    operation: Which,
+    /// Bytes of a message; several sizes, one after the other: 8,4096,65536 [default: 8 for pingpong, 65536 for stream].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=i64::from(MESSAGE_BYTES_MAX)))]
+    bytes: Vec<u32>,
+    /// Messages of each size.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    count: u64,
+    /// Protect every frame by a CRC-32C (over TCP; EFE over UDP has one of its own).
+    #[arg(long)]
+    crc: bool,
+    /// How both ends wait (a server elsewhere has its own way): poll, interrupt, hybrid:100us (any time) or adaptive.
+    #[arg(long, default_value = "adaptive", value_name = "POLICY")]
+    wait: Wait,
+    /// Print JSON in place of the table: an object for each size.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Args)]
+#[group(multiple = false)]
+struct Which {
+    /// Send and receive (the default).
+    #[arg(long)]
+    send: bool,
+    /// RDMA Write; there and back with immediate data.
+    #[arg(long)]
+    write: bool,
+    /// RDMA Read.
+    #[arg(long)]
+    read: bool,
+}
+
+impl Which {
+    fn operation(&self) -> Operation {
+        match self {
+            Which { write: true, .. } => Operation::Write,
+            Which { read: true, .. } => Operation::Read,
+            Which { .. } => Operation::Send,
+        }
+    }
+}
+
+impl Rdma {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        match self.what {
+            What::Pingpong(measure) => measure.run("Round trips", 8, rdma::ping_pong, ping_pong_table),
+            What::Stream(measure) => measure.run("Stream", 65_536, rdma::stream, stream_table),
+            What::Serve(serve) => serve.run(),
+        }
+    }
+}
+
+fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
+    let context = Context::open(lower).map_err(|error| format!("{lower}: {error}"))?;
+    context.set_wait(wait);
+    Ok(context)
+}
+
+impl Serve {
+    fn run(self) -> Result<ExitCode, String> {
+        let context = open(&self.over, self.wait)?;
+        let listener =
+            rdma::listen(&context, self.address).map_err(|error| format!("{}: {error}", self.address))?;
+        let quiet = self.quiet;
+        if !quiet {
+            eprintln!("serving at {} over {}; ctrl-c ends", listener.address(), self.over);
+        }
+        rdma::serve(&context, &listener, &|| false, &|what| {
+            if !quiet {
+                eprintln!("{what}");
+            }
+        })
+        .map_err(|error| error.to_string())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A measurement: with this NIC, that server, this plan, told how far it is.
+type Measurement<T> = fn(&Context, Address, &Plan, &mut dyn FnMut(u64)) -> Result<T, Failure>;
+
+impl Measure {
+    fn run<T: Serialize>(
+        mut self,
+        what: &str,
+        bytes: u32,
+        measure: Measurement<T>,
+        table: fn(String, &[T]) -> Table,
+    ) -> Result<ExitCode, String> {
+        if self.bytes.is_empty() {
+            self.bytes.push(bytes);
+        }
+        let results = match self.server {
+            Some(server) => {
+                let context = open(&self.over, self.wait)?;
+                self.measure(&context, server, measure).map_err(|failure| format!("{server}: {failure}"))?
+            }
+            None => self.alone(measure)?,
+        };
+        let text = if self.json {
+            let each = results.iter().map(serde_json::to_string_pretty);
+            each.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?.join("\n") + "\n"
+        } else {
+            table(self.title(what), &results).to_string()
+        };
+        crate::print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn measure<T>(
+        &self,
+        context: &Context,
+        server: Address,
+        measure: Measurement<T>,
+    ) -> Result<Vec<T>, Failure> {
+        let each = self.bytes.iter().map(|&bytes| {
+            let plan = Plan {
+                operation: self.operation.operation(),
+                bytes,
+                count: self.count,
+                warm_up: (self.count / 10).min(1000),
+                crc: self.crc,
+            };
+            let bar = bar(self.count, self.quiet);
+            let result = measure(context, server, &plan, &mut |done| bar.set_position(done));
+            bar.finish_and_clear();
+            result
+        });
+        each.collect()
+    }
+
+    /// The server is here, with a NIC of its own.
+    fn alone<T>(&self, measure: Measurement<T>) -> Result<Vec<T>, String> {
+        let (own, at) = match &self.over {
+            Lower::Tcp { from } => (self.over.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+            // An EFE endpoint is its address: the client takes the next one, as the loopback has many.
+            Lower::EfeUdp { at } => match at.ip() {
+                IpAddr::V4(ip) => {
+                    let next = Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1));
+                    (Lower::EfeUdp { at: SocketAddr::new(next.into(), at.port()) }, at.ip())
+                }
+                IpAddr::V6(_) => {
+                    return Err(format!("{} reaches another process: say which SERVER", self.over));
+                }
+            },
+            Lower::EfeRaw { .. } => {
+                return Err(format!("{} reaches another host: say which SERVER", self.over));
+            }
+        };
+        let (server, client) = (open(&self.over, self.wait)?, open(&own, self.wait)?);
+        let listener =
+            rdma::listen(&server, SocketAddr::new(at, 0).into()).map_err(|error| error.to_string())?;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| rdma::serve(&server, &listener, &|| over.load(Ordering::Relaxed), &|_| {}));
+            let results = self.measure(&client, listener.address(), measure);
+            over.store(true, Ordering::Relaxed);
+            results.map_err(|failure| failure.to_string())
+        })
+    }
+
+    fn title(&self, what: &str) -> String {
+        let size = match self.bytes[..] {
+            [bytes] => format!(" of {bytes} bytes"),
+            _ => String::new(),
+        };
+        let server = match self.server {
+            Some(server) => format!("{server} over {}", self.over),
+            None => format!("both ends here over {}", self.over),
+        };
+        let crc = if self.crc { ", CRC" } else { "" };
+        format!("{what}{size}, {}, {server}{crc}, {} waiting", self.operation.operation(), self.wait)
+    }
+}

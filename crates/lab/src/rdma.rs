@@ -1,0 +1,453 @@
+//! Measuring RDMA in real time: round trips and streams between two NICs, on one host or two.
+//!
+//! Goal      what a user asks of a link first: how long does an operation take, how much goes through, what does it cost.
+//! Server    [`serve`] takes any number of clients, a thread each. A client says with its request what the server is to do
+//!           with messages, and how long they are; both tell where their memory is.
+//! Send      the server sends every message back; in a stream it counts. It lets messages wait for receives, so that a client
+//!           needs no credit.
+//! Write     there and back: each end writes into the other's memory with immediate data (RFC 7306). In a stream the
+//!           writes are plain.
+//! Read      a round trip by itself: the server's program has no part in it.
+//! End       of a stream: immediate data, which the server answers when it hears of it, so everything before has arrived.
+//! Limits    one thread a connection; a figure is of this run, on this machine, with whatever else it does.
+
+pub use crate::messages::{PingPong, Stream};
+use kiban_real::clock::{Clock, process_cpu_nanos};
+use kiban_real::rdma::{
+    Access, Address, Completion, Connect, Connection, ConnectionRequest, Context, Cq, CrcUse, Error, Kind,
+    Listener, Mr, Qp, QpOptions, Remote, Slice, Status, Wr,
+};
+use std::fmt;
+use std::time::Duration;
+
+/// What a client's request begins with: whoever says something else is another program.
+const MAGIC: &[u8; 12] = b"kiban rdma 1";
+/// How long the other side may keep us waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of the longest message of a measurement.
+pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
+/// Bytes under way at most, but for two messages that may always be;
+const WINDOW_BYTES: usize = 8 << 20;
+/// and messages.
+const WINDOW_MESSAGES: usize = 128;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Send and receive.
+    Send,
+    /// RDMA Write.
+    Write,
+    /// RDMA Read.
+    Read,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Send => "Send",
+            Operation::Write => "RDMA Write",
+            Operation::Read => "RDMA Read",
+        })
+    }
+}
+
+/// How it is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The operation.
+    pub operation: Operation,
+    /// Bytes of a message.
+    pub bytes: u32,
+    /// Messages.
+    pub count: u64,
+    /// Round trips before those that count.
+    pub warm_up: u64,
+    /// Whether frames carry a CRC.
+    pub crc: bool,
+}
+
+/// Why there is no figure.
+#[derive(Debug)]
+pub enum Failure {
+    /// The NIC says so.
+    Nic(Error),
+    /// Work ended otherwise than it should.
+    Work(Kind, Status),
+    /// The other end is no server of these measurements.
+    Stranger,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Nic(error) => error.fmt(f),
+            Failure::Work(kind, status) => write!(f, "{kind:?}: {status}"),
+            Failure::Stranger => f.write_str("another program answers there: start `kiban rdma serve`"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Nic(error)
+    }
+}
+
+/// What the server does with messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Role {
+    /// Counts, and answers the end.
+    Counts = 0,
+    /// Sends back.
+    Sends = 1,
+    /// Writes back.
+    Writes = 2,
+}
+
+/// What a client says with its request.
+struct Greeting {
+    role: Role,
+    bytes: u32,
+    memory: Remote,
+}
+
+impl Greeting {
+    fn write(&self) -> Vec<u8> {
+        [&MAGIC[..], &[self.role as u8], &self.bytes.to_be_bytes(), &self.memory.to_bytes()].concat()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Greeting> {
+        let (&role, rest) = bytes.strip_prefix(MAGIC)?.split_first()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let bytes = u32::from_be_bytes(*length);
+        let role = [Role::Counts, Role::Sends, Role::Writes].into_iter().find(|its| *its as u8 == role)?;
+        (bytes <= MESSAGE_BYTES_MAX).then_some(Greeting { role, bytes, memory: Remote::from_bytes(rest)? })
+    }
+}
+
+/// A queue pair with memory for a window of messages out and as many in.
+struct End {
+    sent: Cq,
+    heard: Cq,
+    qp: Qp,
+    memory: Mr,
+    bytes: u32,
+    window: usize,
+}
+
+impl End {
+    fn new(context: &Context, bytes: u32) -> Result<End, Error> {
+        let window = (WINDOW_BYTES / (bytes as usize).max(1)).clamp(2, WINDOW_MESSAGES);
+        let pd = context.alloc_pd()?;
+        let (sent, heard) = (context.create_cq(2 * window)?, context.create_cq(2 * window)?);
+        let options = QpOptions {
+            max_send_wr: window + 1,
+            max_recv_wr: window,
+            waits_for_receives: true,
+            ..QpOptions::default()
+        };
+        let qp = pd.create_qp(&sent, &heard, options)?;
+        let memory = pd.reg_mr(2 * window * bytes as usize, Access::ALL)?;
+        let end = End { sent, heard, qp, memory, bytes, window };
+        (0..window as u64).try_for_each(|number| end.post_receive(number))?;
+        Ok(end)
+    }
+
+    fn out(&self, number: u64) -> Slice {
+        self.memory.slice(number as usize % self.window * self.bytes as usize, self.bytes as usize)
+    }
+
+    fn receive_at(&self, number: u64) -> usize {
+        (self.window + number as usize % self.window) * self.bytes as usize
+    }
+
+    fn post_receive(&self, number: u64) -> Result<(), Error> {
+        self.qp.post_recv(number, &[self.memory.slice(self.receive_at(number), self.bytes as usize)])
+    }
+
+    /// Where a message of a number belongs in the memory of an end like this one.
+    fn there(&self, peer: Remote, number: u64) -> Remote {
+        peer.at(self.receive_at(number) as u64)
+    }
+
+    /// The work that an operation is.
+    fn work(&self, operation: Operation, number: u64, peer: Remote) -> Wr {
+        match operation {
+            Operation::Send => Wr::send(number, self.out(number)),
+            Operation::Write => Wr::write(number, self.out(number), self.there(peer, number)),
+            Operation::Read => Wr::read(number, self.out(number), self.there(peer, number)),
+        }
+    }
+}
+
+/// The next completion, which has to be a success.
+fn done(cq: &Cq) -> Result<Completion, Failure> {
+    success(cq.wait(PATIENCE)?)
+}
+
+fn success(done: Completion) -> Result<Completion, Failure> {
+    match done.status {
+        Status::Success => Ok(done),
+        status => Err(Failure::Work(done.kind, status)),
+    }
+}
+
+/// How a server listens and both ends connect. The CRC is the client's to ask for.
+fn options(crc: bool, private_data: Vec<u8>) -> Connect {
+    let crc = if crc { CrcUse::Wanted } else { CrcUse::Off };
+    Connect { crc, extensions: true, private_data, ..Connect::default() }
+}
+
+/// Listens for clients of [`serve`].
+///
+/// # Errors
+/// As [`Context::listen`].
+pub fn listen(context: &Context, at: Address) -> Result<Listener, Error> {
+    context.listen(at, &options(false, Vec::new()))
+}
+
+/// Serves clients until `ends` says so, which is asked now and then. `note` hears of each client.
+///
+/// # Errors
+/// The context has been closed.
+pub fn serve(
+    context: &Context,
+    listener: &Listener,
+    ends: &(dyn Fn() -> bool + Sync),
+    note: &(dyn Fn(&str) + Sync),
+) -> Result<(), Error> {
+    std::thread::scope(|threads| {
+        while !ends() {
+            let request = match listener.request(Duration::from_millis(50)) {
+                Ok(request) => request,
+                Err(Error::Timeout) => continue,
+                Err(error) => return Err(error),
+            };
+            threads.spawn(move || {
+                let from = request.from().map_or("a client".to_owned(), |from| from.to_string());
+                match answer(context, request, ends) {
+                    Ok(count) => note(&format!("{from}: {count} messages")),
+                    Err(failure) => note(&format!("{from}: {failure}")),
+                }
+            });
+        }
+        Ok(())
+    })
+}
+
+fn answer(
+    context: &Context,
+    request: ConnectionRequest,
+    ends: &(dyn Fn() -> bool + Sync),
+) -> Result<u64, Failure> {
+    let Some(greeting) = Greeting::read(request.private_data()) else {
+        request.reject(MAGIC)?;
+        return Err(Failure::Stranger);
+    };
+    let end = End::new(context, greeting.bytes)?;
+    let said = [&MAGIC[..], &end.memory.remote().to_bytes()].concat();
+    let _connection = request.accept(&end.qp, &options(false, said))?;
+    let mut count = 0;
+    loop {
+        let heard = match end.heard.wait(Duration::from_millis(100)) {
+            Ok(heard) if heard.status == Status::Success => heard,
+            // The client has ended.
+            Ok(_) => return Ok(count),
+            Err(Error::Timeout) if ends() => return Ok(count),
+            Err(Error::Timeout) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        end.post_receive(heard.id)?;
+        let answer = match (greeting.role, heard.kind) {
+            (Role::Counts, Kind::ReceiveImmediate) => Wr::immediate(count, count),
+            (Role::Counts, _) => {
+                count += 1;
+                continue;
+            }
+            (Role::Sends, _) => Wr::send(count, end.out(count)),
+            (Role::Writes, _) => {
+                let there = end.there(greeting.memory, count);
+                Wr::write_with_immediate(count, end.out(count), there, count)
+            }
+        };
+        count += 1;
+        end.qp.post_send(answer)?;
+        done(&end.sent)?;
+    }
+}
+
+fn connect(
+    context: &Context,
+    server: Address,
+    plan: &Plan,
+    role: Role,
+) -> Result<(End, Connection, Remote), Failure> {
+    let end = End::new(context, plan.bytes)?;
+    let greeting = Greeting { role, bytes: plan.bytes, memory: end.memory.remote() };
+    let connection = end.qp.connect(server, &options(plan.crc, greeting.write()), PATIENCE)?;
+    let said = connection.private_data().strip_prefix(MAGIC).and_then(Remote::from_bytes);
+    let peer = said.ok_or(Failure::Stranger)?;
+    Ok((end, connection, peer))
+}
+
+/// Round trips with a server. `progress` hears how many are done.
+///
+/// # Errors
+/// Nobody serves there, or the connection is lost.
+pub fn ping_pong(
+    context: &Context,
+    server: Address,
+    plan: &Plan,
+    progress: &mut dyn FnMut(u64),
+) -> Result<PingPong, Failure> {
+    let role = match plan.operation {
+        Operation::Send => Role::Sends,
+        Operation::Write => Role::Writes,
+        Operation::Read => Role::Counts,
+    };
+    let (end, _connection, peer) = connect(context, server, plan, role)?;
+    let clock = Clock::new();
+    let mut nanos = Vec::with_capacity(plan.count as usize);
+    let (mut cpu, mut begun) = (process_cpu_nanos(), clock.now());
+    for number in 0..plan.warm_up + plan.count {
+        if number == plan.warm_up {
+            (cpu, begun) = (process_cpu_nanos(), clock.now());
+        }
+        let start = clock.now();
+        end.qp.post_send(match plan.operation {
+            Operation::Write => {
+                Wr::write_with_immediate(number, end.out(number), end.there(peer, number), number)
+            }
+            operation => end.work(operation, number, peer),
+        })?;
+        if plan.operation == Operation::Read {
+            done(&end.sent)?;
+        } else {
+            let heard = done(&end.heard)?;
+            end.post_receive(heard.id)?;
+        }
+        let length = clock.now().since(start);
+        if plan.operation != Operation::Read {
+            done(&end.sent)?;
+        }
+        if let Some(counted) = number.checked_sub(plan.warm_up) {
+            nanos.push(length.as_nanos() as f64);
+            if counted.is_multiple_of(1024) {
+                progress(counted);
+            }
+        }
+    }
+    let wall = clock.now().since(begun).as_nanos() as f64;
+    let cpu_percent = (process_cpu_nanos() - cpu) as f64 / wall * 100.0;
+    Ok(PingPong::of(plan.bytes, nanos, cpu_percent))
+}
+
+/// A stream to a server, or of reads from it. `progress` hears how many messages are done.
+///
+/// # Errors
+/// Nobody serves there, or the connection is lost.
+pub fn stream(
+    context: &Context,
+    server: Address,
+    plan: &Plan,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Stream, Failure> {
+    let (end, _connection, peer) = connect(context, server, plan, Role::Counts)?;
+    let clock = Clock::new();
+    let (cpu, begun) = (process_cpu_nanos(), clock.now());
+    let (mut posted, mut over, mut told) = (0, 0, 0);
+    let mut list = Vec::with_capacity(end.window);
+    while over < plan.count {
+        let room = (plan.count - posted).min(end.window as u64 - (posted - over));
+        if room > 0 {
+            let works = (posted..posted + room).map(|number| end.work(plan.operation, number, peer));
+            posted += end.qp.post_send_all(works)? as u64;
+        }
+        list.push(end.sent.wait(PATIENCE)?);
+        end.sent.poll_into(&mut list, end.window);
+        for completion in list.drain(..) {
+            success(completion)?;
+            over += 1;
+        }
+        if over - told >= 256 {
+            told = over;
+            progress(over);
+        }
+    }
+    if plan.operation != Operation::Read {
+        end.qp.post_send(Wr::immediate(0, plan.count))?;
+        let counted = done(&end.heard)?.immediate;
+        if plan.operation == Operation::Send && counted != Some(plan.count) {
+            return Err(Failure::Stranger);
+        }
+    }
+    let time = clock.now().since(begun);
+    let cpu_percent = (process_cpu_nanos() - cpu) as f64 / time.as_nanos() as f64 * 100.0;
+    Ok(Stream::of(plan.bytes, plan.count, plan.count, time, cpu_percent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_real::rdma::Lower;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn every_operation_is_measured_over_each_lower_layer() {
+        let process = std::process::id() % 250;
+        let efe = |end: u32| format!("efe:127.79.{process}.{end}");
+        for (over, own, at) in [
+            ("tcp".to_owned(), "tcp".to_owned(), "127.0.0.1:0".to_owned()),
+            (efe(1), efe(2), format!("127.79.{process}.1:0")),
+        ] {
+            let open =
+                |word: &str| Context::open(&word.parse::<Lower>().expect("a lower layer")).expect("it opens");
+            let (server, client) = (open(&over), open(&own));
+            let listener = listen(&server, at.parse().expect("an address")).expect("it listens");
+            let ends = AtomicBool::new(false);
+            std::thread::scope(|threads| {
+                threads.spawn(|| serve(&server, &listener, &|| ends.load(Ordering::Relaxed), &|_| {}));
+                for operation in [Operation::Send, Operation::Write, Operation::Read] {
+                    for (bytes, crc) in [(0, false), (3000, true), (100_000, false)] {
+                        let plan = Plan { operation, bytes, count: 300, warm_up: 3, crc };
+                        let to = listener.address();
+                        let round = ping_pong(&client, to, &plan, &mut |_| {}).expect("somebody serves");
+                        assert!(round.count == 300 && round.min_us > 0.0 && round.p50_us <= round.max_us);
+                        let stream = stream(&client, to, &plan, &mut |_| {}).expect("somebody serves");
+                        assert_eq!((stream.count, stream.lost), (300, 0), "{operation} over {over}");
+                    }
+                }
+                ends.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+
+    #[test]
+    fn a_greeting_that_is_none_is_refused() {
+        let open = || Context::open(&Lower::Tcp { from: None }).expect("sockets");
+        let (server, client) = (open(), open());
+        let listener = listen(&server, "127.0.0.1:0".parse().expect("an address")).expect("it listens");
+        let pd = client.alloc_pd().expect("room");
+        let cq = client.create_cq(1).expect("room");
+        let memory = Remote::default();
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| serve(&server, &listener, &|| ends.load(Ordering::Relaxed), &|_| {}));
+            let long = Greeting { role: Role::Sends, bytes: MESSAGE_BYTES_MAX + 1, memory }.write();
+            let short = Greeting { role: Role::Sends, bytes: 1, memory }.write()[..20].to_vec();
+            for said in [Vec::new(), b"hello".to_vec(), long, short] {
+                let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
+                let refused = qp.connect(listener.address(), &options(false, said), PATIENCE);
+                assert!(
+                    matches!(&refused, Err(Error::Connect(kiban_real::rdma::ConnectError::Rejected(said))) if said == MAGIC),
+                    "{refused:?}"
+                );
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+    }
+}
