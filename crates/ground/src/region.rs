@@ -97,6 +97,18 @@ impl<'a> SharedBytes<'a> {
         count
     }
 
+    /// Appends all bytes to a vector.
+    #[inline]
+    pub fn append_to(&self, target: &mut Vec<u8>) {
+        target.reserve(self.length);
+        let end = target.len();
+        // SAFETY: there is room for `length` bytes behind the end, of the vector's own; when they are filled they count.
+        unsafe {
+            move_bytes(self.base.as_ptr(), target.as_mut_ptr().add(end), self.length);
+            target.set_len(end + self.length);
+        }
+    }
+
     /// What stands from `at` on; empty beyond the end.
     #[inline]
     #[must_use]
@@ -376,6 +388,17 @@ mod tests {
         assert_eq!(whole.after(9).len(), 0);
         assert_eq!(whole.part(3, usize::MAX).len(), 1);
         assert_eq!(whole.copy_to(4, &mut copy), 0);
+    }
+
+    #[test]
+    fn bytes_are_appended_behind_what_is_there() {
+        let region = Region::new(0, 5000);
+        let bytes: Vec<u8> = (0..5000u32).map(|at| at as u8).collect();
+        region.write(0, SharedBytes::from(&bytes[..])).expect("within");
+        let mut target = alloc::vec![7, 8];
+        region.bytes(10, 4990).expect("within").append_to(&mut target);
+        region.bytes(0, 0).expect("within").append_to(&mut target);
+        assert_eq!((&target[..2], &target[2..]), (&[7, 8][..], &bytes[10..]));
     }
 
     #[test]

@@ -78,9 +78,7 @@ impl Payload<'_> {
             Payload::Bytes(bytes) => target.extend_from_slice(bytes),
             Payload::Pieces(pieces) => {
                 for piece in *pieces {
-                    let at = target.len();
-                    target.resize(at + piece.len(), 0);
-                    piece.bytes().copy_to(0, &mut target[at..]);
+                    piece.bytes().append_to(target);
                 }
             }
         }
