@@ -396,10 +396,11 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The rows for a person.
 pub fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new("Boards at work: a file between two boards through an ATM switch")
+    let bytes = rows.first().map_or(0, |row| row.bytes);
+    let title = format!("Boards at work: a file of {:.1} MB between two boards", bytes as f64 / 1e6);
+    let mut table = Table::new(title)
         .words("way")
         .numbers("sessions")
-        .numbers("MB")
         .numbers("Mbit/s")
         .numbers("% limit")
         .numbers("paper")
@@ -425,7 +426,6 @@ pub fn table(rows: &[Row]) -> Table {
         table.row([
             row.operation.trim_start_matches("file ").to_owned(),
             row.sessions.to_string(),
-            format!("{:.1}", row.bytes as f64 / 1e6),
             or_dash(row.mbps, 2),
             percent,
             or_dash(row.paper_mbps, 1),
@@ -452,11 +452,12 @@ pub fn table(rows: &[Row]) -> Table {
         }
         if rows.iter().any(|row| row.board == "rdma") {
             table.remark(
-                "Write,    RDMA, in blocks of 256 KiB. OS TCP: in real time, in % of a bare TCP stream with",
+                "write,    RDMA in blocks of 256 KiB. OS: over this machine's TCP, in real time, in % of a",
             );
             table.remark(
-                "Read      the same hashing just before; TCP: the board's own, over OC-3c; EFE: 10 Gbit/s",
+                "read      bare stream just before with the same hashing; TCP: the board's own, on OC-3c;",
             );
+            table.remark("          EFE: on 10 Gbit/s Ethernet");
         }
         table.remark(
             "kcells    thousands of cells (VI: packets) from the sending board; again: segments sent again",

@@ -89,7 +89,7 @@ impl Over {
 
     fn name(self) -> &'static str {
         match self {
-            Over::OsTcp => "OS TCP",
+            Over::OsTcp => "OS",
             Over::OwnTcp => "TCP",
             Over::Efe => "EFE",
         }
@@ -99,8 +99,8 @@ impl Over {
 /// What a row is called.
 pub fn name(by: By, over: Over) -> String {
     let by = match by {
-        By::Write => "Write",
-        By::Read => "Read",
+        By::Write => "write",
+        By::Read => "read",
     };
     format!("{by} {}", over.name())
 }
