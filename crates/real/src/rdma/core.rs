@@ -98,7 +98,6 @@ pub(super) struct Story {
     pub(super) connected: Option<Vec<u8>>,
     pub(super) failed: Option<ConnectError>,
     pub(super) gone: bool,
-    pub(super) addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// The NIC and its links.
@@ -129,7 +128,7 @@ pub(crate) struct Core {
     more: bool,
     /// A driver is about to sleep, or sleeps: what a socket is watched for must be true now.
     armed: bool,
-    /// Ends that nobody will ask for, as long as they have a line.
+    /// Ends that nobody holds, on their way to their end.
     orphans: Vec<u32>,
 }
 
@@ -141,7 +140,7 @@ impl Core {
         let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(outer, inner.as_fd(), false)?;
         let efe = EfeLink::open(&lower, seed)?;
-        let mut core = Core {
+        let core = Core {
             nic: Nic::new(config, seed),
             lower,
             efe,
@@ -167,7 +166,6 @@ impl Core {
         if let Some(efe) = &core.efe {
             core.watch(efe.as_fd(), File::Efe, EventFlags::IN)?;
         }
-        core.more = false;
         Ok(core)
     }
 
@@ -383,16 +381,15 @@ impl Core {
                     return;
                 }
                 Err(_) => {
-                    let door = door.as_fd();
-                    // It fails when the door has gone.
-                    let _ = epoll::modify(&self.epoll, door, File::Door(number).data(), EventFlags::empty());
+                    let (door, data) = (door.as_fd(), File::Door(number).data());
+                    // It is watched as long as it is there.
+                    let _ = epoll::modify(&self.epoll, door, data, EventFlags::empty());
                     self.alarms.push(Reverse((now + DOOR_CLOSED, Alarm::Door(number))));
                     return;
                 }
             };
-            let config = config.clone();
             // Too many: it is closed.
-            let Some(end) = self.nic.incoming(&config, number, now) else { continue };
+            let Some(end) = self.nic.incoming(config, number, now) else { continue };
             if self.add_line(end, link, true).is_err() {
                 self.nic.forget(None, end, now);
             }
@@ -405,19 +402,13 @@ impl Core {
         if !line.connected {
             match line.link.is_connected() {
                 Ok(false) => return,
-                Ok(true) => {
-                    line.connected = true;
-                    if let Some(story) = self.stories.get_mut(&end) {
-                        story.addresses = line.link.addresses().ok();
-                    }
-                }
+                Ok(true) => line.connected = true,
                 Err(_) => {
                     self.nic.fail(end, ConnectError::Unreachable);
                     return self.gone(end, false, now);
                 }
             }
         }
-        let Some(line) = self.lines.get_mut(&end) else { return };
         line.blocked = false;
         self.nic.stir(end);
         self.write(end, now);
@@ -458,9 +449,7 @@ impl Core {
             // Nothing of the host's is held from here on.
             places.clear();
             if read > landed {
-                let room = mem::take(&mut self.room);
-                self.nic.receive(end, &room[..read - landed], now);
-                self.room = room;
+                self.nic.receive(end, &self.room[..read - landed], now);
             }
             budget = budget.saturating_sub(read);
             // Less than there was room for: that was all.

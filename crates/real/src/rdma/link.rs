@@ -265,10 +265,8 @@ impl EfeLink {
             match &self.socket {
                 Socket::Udp(udp) => {
                     let Some((length, from)) = udp.receive(&mut self.room) else { return false };
-                    let room = std::mem::take(&mut self.room);
                     let peer = self.peer_of(from);
-                    self.endpoint.arrive(peer, &room[..length], now);
-                    self.room = room;
+                    self.endpoint.arrive(peer, &self.room[..length], now);
                 }
                 Socket::Raw(raw) => {
                     let Some(length) = raw.receive(&mut self.room) else { return false };

@@ -18,7 +18,7 @@ use super::mpa::{
 };
 use super::rnic::{
     Data, Judged, Operation, Payload, Place, Placement, Places, Rnic, SendWork, StreamTraits, StreamWish,
-    ToLlp,
+    Taken, ToLlp,
 };
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -58,8 +58,6 @@ pub enum News {
     Connected {
         /// What it says.
         private_data: Vec<u8>,
-        /// Whether both ends know RFC 7306.
-        extensions: bool,
     },
     /// The peer has refused.
     Rejected {
@@ -300,11 +298,6 @@ impl Stream {
         self.ends = StreamWish::Finish;
     }
 
-    /// The queue pair that it serves.
-    pub fn qp(&self) -> Option<u32> {
-        self.qp
-    }
-
     /// What has happened, for the connection manager.
     pub fn news(&mut self) -> Option<News> {
         self.news.take()
@@ -390,8 +383,7 @@ impl Stream {
                             self.news = Some(News::Lost);
                             return;
                         }
-                        let extensions = agreed.extensions;
-                        self.news = Some(News::Connected { private_data: agreed.private_data, extensions });
+                        self.news = Some(News::Connected { private_data: agreed.private_data });
                         agreed.consumed
                     }
                     Ok(Answer::Rejected(rejected)) => {
@@ -529,7 +521,7 @@ impl Stream {
                         true => self.long_frames.saturating_sub(1),
                         false => SHORT_FRAMES,
                     };
-                    match take_segment(rnic, qp, ulpdu) {
+                    match rnic.take(qp, ulpdu) {
                         Taken::Whole => {}
                         Taken::Dry => {
                             self.stalled = Some(ulpdu.to_vec());
@@ -601,7 +593,7 @@ impl Stream {
     /// A receive was posted (`Rnic::resumed`): the message that waited for it goes on.
     pub fn resume(&mut self, rnic: &mut Rnic) {
         let (Some(qp), Some(segment)) = (self.qp, self.stalled.take()) else { return };
-        match take_segment(rnic, qp, &segment) {
+        match rnic.take(qp, &segment) {
             Taken::Dry => {
                 self.stalled = Some(segment);
                 return;
@@ -744,9 +736,8 @@ impl Stream {
                 && region.overlaps(memory)
             {
                 let at = out.own.len();
-                out.own.resize(at + region.len(), 0);
                 if let Some(bytes) = region.bytes(region.address(), region.len()) {
-                    bytes.copy_to(0, &mut out.own[at..]);
+                    bytes.append_to(&mut out.own);
                 }
                 *part = Part::Own(at..out.own.len());
             }
@@ -772,28 +763,5 @@ fn put_by(spare: &mut Vec<u8>, room: &mut Vec<u8>) {
     let room = mem::take(room);
     if room.capacity() > spare.capacity() {
         *spare = room;
-    }
-}
-
-enum Taken {
-    Whole,
-    Dry,
-    Fault,
-}
-
-/// Takes a segment that is whole.
-fn take_segment(rnic: &mut Rnic, qp: u32, segment: &[u8]) -> Taken {
-    match rnic.judge(qp, segment, segment.len()) {
-        Ok(Judged::Place(mut placement)) => {
-            let payload = SharedBytes::from(&segment[placement.header_bytes()..]);
-            let placed = rnic.place(qp, &mut placement, payload);
-            match placed.and_then(|()| rnic.finish(qp, &placement)) {
-                Ok(()) => Taken::Whole,
-                Err(_) => Taken::Fault,
-            }
-        }
-        Ok(Judged::Done | Judged::Wants(_)) => Taken::Whole,
-        Ok(Judged::Dry) => Taken::Dry,
-        Err(_) => Taken::Fault,
     }
 }

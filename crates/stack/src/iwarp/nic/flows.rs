@@ -7,9 +7,9 @@
 use super::{Below, ConnectError, End, FlowPhase, News, Nic, OpenError, Request};
 use crate::efe::{self, Endpoint, FlowNumber, Peer};
 use crate::iwarp::mpa::{self, Answer, Initiator, Responder};
-use crate::iwarp::rnic::{Judged, Payload, StreamTraits, StreamWish, ToLlp};
+use crate::iwarp::rnic::{Payload, StreamTraits, StreamWish, Taken, ToLlp};
 use alloc::vec::Vec;
-use kiban_ground::{Instant, SharedBytes};
+use kiban_ground::Instant;
 
 /// The shortest segment that an endpoint must take.
 const SEGMENT_BYTES_MIN: usize = 128;
@@ -200,16 +200,10 @@ impl Nic {
                     Ok(Answer::Wants) => ConnectError::Lost,
                     Err(fault) => ConnectError::Fault(fault),
                 };
-                let _ = endpoint.abort(flow, now);
-                self.of_flow.remove(&flow);
-                end.below = Below::Nothing;
+                self.cut_flow(endpoint, number, flow, now);
                 self.fail(number, error);
             }
-            FlowPhase::Accepted if is_narrow => {
-                let _ = endpoint.abort(flow, now);
-                self.of_flow.remove(&flow);
-                self.flow_gone(number);
-            }
+            FlowPhase::Accepted if is_narrow => self.cut_flow(endpoint, number, flow, now),
             // What we accepted is confirmed: what waited for it may go.
             FlowPhase::Accepted => self.stir(number),
             before => *phase = before,
@@ -219,19 +213,10 @@ impl Nic {
     /// Takes the segments that an endpoint has for an end.
     fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
         let Some(qp) = self.qp_of(end) else { return };
-        while let Some(front) = endpoint.peek(flow) {
-            match self.core.judge(qp, front, front.len()) {
-                Ok(Judged::Place(mut placement)) => {
-                    let payload = SharedBytes::from(&front[placement.header_bytes()..]);
-                    let placed = self.core.place(qp, &mut placement, payload);
-                    // A fault has ended the queue pair; the rest of the segments is taken and forgotten.
-                    let _ = placed.and_then(|()| self.core.finish(qp, &placement));
-                }
-                // It stays, and so does its credit: the peer waits.
-                Ok(Judged::Dry) => break,
-                // A segment is whole: what wants more is too short, and was a fault.
-                Ok(Judged::Done | Judged::Wants(_)) | Err(_) => {}
-            }
+        // One that is dry stays, and so does its credit: the peer waits. After a fault the rest is taken and forgotten.
+        while let Some(front) = endpoint.peek(flow)
+            && self.core.take(qp, front) != Taken::Dry
+        {
             endpoint.skip(flow, now);
         }
     }
@@ -243,9 +228,7 @@ impl Nic {
             // Its queue pair is as new, or it was given up: it ends. One that waits for the host's answer has none yet.
             let failed = self.ends.get(number).is_some_and(|end| end.failed);
             if failed || self.stands(number) {
-                let _ = endpoint.abort(flow, now);
-                self.of_flow.remove(&flow);
-                self.flow_gone(number);
+                self.cut_flow(endpoint, number, flow, now);
             }
             return;
         };
@@ -276,11 +259,7 @@ impl Nic {
             // Answers that are owed go first.
             StreamWish::Finish if !all_left => {}
             StreamWish::Finish => self.finish_flow(endpoint, number, flow),
-            StreamWish::Abort => {
-                let _ = endpoint.abort(flow, now);
-                self.of_flow.remove(&flow);
-                self.flow_gone(number);
-            }
+            StreamWish::Abort => self.cut_flow(endpoint, number, flow, now),
         }
     }
 
@@ -293,7 +272,11 @@ impl Nic {
         }
     }
 
-    fn flow_gone(&mut self, number: u32) {
+    /// Ends a flow at once.
+    fn cut_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber, now: Instant) {
+        // One that has ended already needs no end.
+        let _ = endpoint.abort(flow, now);
+        self.of_flow.remove(&flow);
         let Some(end) = self.ends.get_mut(number) else { return };
         end.below = Below::Nothing;
         if let Some(qp) = end.qp {

@@ -366,7 +366,7 @@ impl Nic {
                 let asked = Request { end: number, listener, private_data, depths, extensions };
                 self.news.push_back(News::Asked(asked));
             }
-            stream::News::Connected { private_data, .. } => {
+            stream::News::Connected { private_data } => {
                 end.stands = true;
                 self.news.push_back(News::Connected { end: number, private_data });
             }
@@ -567,9 +567,7 @@ impl Nic {
     /// There is no such tag, or windows are bound to it.
     pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, super::rnic::Refusal> {
         let blocks = self.core.deregister(stag)?;
-        blocks.iter().for_each(|block| self.let_go(block));
-        self.let_go_withdrawn();
-        Ok(blocks)
+        Ok(self.let_go_all(blocks))
     }
 
     /// The same though windows are bound to it: they show nothing any more.
@@ -578,9 +576,13 @@ impl Nic {
     /// There is no such tag.
     pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, super::rnic::Refusal> {
         let blocks = self.core.withdraw(stag)?;
+        Ok(self.let_go_all(blocks))
+    }
+
+    fn let_go_all(&mut self, blocks: Vec<Region>) -> Vec<Region> {
         blocks.iter().for_each(|block| self.let_go(block));
         self.let_go_withdrawn();
-        Ok(blocks)
+        blocks
     }
 
     fn let_go(&mut self, memory: &Region) {

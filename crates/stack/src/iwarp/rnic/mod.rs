@@ -40,7 +40,7 @@ mod work;
 
 pub use config::Config;
 pub use control::qp::{QpAttributes, QpState, StreamTraits, StreamWish};
-pub use executor::receive::{Judged, Placement};
+pub use executor::receive::{Judged, Placement, Taken};
 pub use executor::send::ToLlp;
 pub use host::cmt::Notify;
 pub use host::dmac::{Payload, Piece};
@@ -851,6 +851,24 @@ impl Rnic {
         let finished = self.with(qp, |qp, mut tables| receive::finish(qp, &mut tables, placement));
         self.fail_overrun();
         finished
+    }
+
+    /// Takes a segment that is whole: judged, placed and finished.
+    pub fn take(&mut self, qp: u32, segment: &[u8]) -> Taken {
+        match self.judge(qp, segment, segment.len()) {
+            Ok(Judged::Place(mut placement)) => {
+                let payload = SharedBytes::from(&segment[placement.header_bytes()..]);
+                let placed = self.place(qp, &mut placement, payload);
+                match placed.and_then(|()| self.finish(qp, &placement)) {
+                    Ok(()) => Taken::Whole,
+                    Err(_) => Taken::Fault,
+                }
+            }
+            // A segment that is whole wants nothing more.
+            Ok(Judged::Done | Judged::Wants(_)) => Taken::Whole,
+            Ok(Judged::Dry) => Taken::Dry,
+            Err(_) => Taken::Fault,
+        }
     }
 
     #[inline]

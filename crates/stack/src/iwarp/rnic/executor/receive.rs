@@ -37,6 +37,17 @@ pub enum Judged {
     Dry,
 }
 
+/// What became of a segment that was whole ([`super::super::Rnic::take`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It did what it says.
+    Whole,
+    /// No receive is posted, and the queue pair waits for one: hand it over again when one is.
+    Dry,
+    /// It has ended the queue pair, or found it ended.
+    Fault,
+}
+
 /// A segment whose payload is being placed.
 #[derive(Debug)]
 pub struct Placement {
