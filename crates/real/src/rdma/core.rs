@@ -293,7 +293,8 @@ impl Core {
         self.nic.reject(endpoint, end, private_data, now)
     }
 
-    /// Nobody holds an end any more. One that is on its way to its end goes on, for as long as a farewell takes.
+    /// Nobody holds an end any more. One that is on its way to its end goes on, as long as its queue pair lives: its line
+    /// says its farewell when there is no more to say ([`Core::write`]).
     pub(super) fn release(&mut self, end: u32, now: Instant) {
         if !self.nic.is_ending(end) {
             return self.forget(end, now);
@@ -301,7 +302,6 @@ impl Core {
         self.stories.remove(&end);
         self.orphans.push(end);
         self.nic.stir(end);
-        self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
     }
 
     /// An end goes at once.
@@ -637,8 +637,6 @@ impl Core {
             match alarm {
                 Alarm::Hold(end, times) => self.hold(end, times, now),
                 Alarm::Farewell(end) if self.lines.contains_key(&end) => self.gone(end, true, now),
-                // Over EFE: who still holds it will let it go.
-                Alarm::Farewell(end) if self.orphans.contains(&end) => self.forget(end, now),
                 Alarm::Farewell(_) => {}
                 Alarm::Door(number) => {
                     if let Some(Door { door, .. }) = self.doors.get(&number) {

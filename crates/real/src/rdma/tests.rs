@@ -223,6 +223,21 @@ fn a_connection_ends_in_order_and_what_was_posted_goes_first() {
 }
 
 #[test]
+fn what_was_posted_goes_though_the_connection_was_ended_and_dropped() {
+    for over in ALL {
+        let (one, two, connected, accepted) = pair(over);
+        let source = one.pattern(3_000_000, Access::NONE);
+        let target = two.pd.reg_mr(3_000_000, Access::ALL).expect("room");
+        one.qp.post_send(Wr::write(1, source.all(), target.remote())).expect("room");
+        connected.disconnect();
+        drop(connected);
+        assert_eq!(one.done().id, 1);
+        accepted.wait_disconnected(LONG).expect("over");
+        assert!(target.to_vec(0, 3_000_000) == source.to_vec(0, 3_000_000), "{over:?}");
+    }
+}
+
+#[test]
 fn a_refusal_and_an_empty_address_are_told_apart() {
     for over in ALL {
         let (one, two, at) = contexts(over);
