@@ -164,23 +164,6 @@ fn constants(model: &CostModel) -> Vec<Constant> {
     CONSTANTS.iter().map(constant).collect()
 }
 
-fn row(
-    place: &'static str,
-    what: impl Into<String>,
-    published: impl Into<String>,
-    here: impl Into<String>,
-) -> Row {
-    Row {
-        place,
-        what: what.into(),
-        published: published.into(),
-        here: here.into(),
-        today: None,
-        verdict: Verdict::Missed,
-        note: None,
-    }
-}
-
 fn table_2() -> Vec<Row> {
     let thousandths = |mbps: f64| (mbps * 1e3).round() / 1e3;
     let cells = limits::oc3c_cell_payload_mbps();
@@ -196,7 +179,7 @@ fn table_2() -> Vec<Row> {
         let here = thousandths(here);
         Row {
             verdict: Verdict::of(Verdict::Exact, here == *published),
-            ..row("Table 2", format!("{what}, Mbit/s"), format!("{published:.3}"), format!("{here:.3}"))
+            ..Row::new("Table 2", format!("{what}, Mbit/s"), format!("{published:.3}"), format!("{here:.3}"))
         }
     });
     let mut rows: Vec<Row> = rows.collect();
@@ -242,7 +225,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
                 "{}; the pause of the segmentation chip was fitted to it",
                 off(best, published::BEST_MBPS)
             )),
-            ..row("Fig. 6", "best, window 256 KB, Mbit/s", "133.4", format!("{best:.1}"))
+            ..Row::new("Fig. 6", "best, window 256 KB, Mbit/s", "133.4", format!("{best:.1}"))
         },
         Row {
             today: Some(format!("{:.1}", best_percent(today))),
@@ -254,7 +237,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
                 "{} points; follows from the row above",
                 signed(best_percent(then) - published::BEST_PERCENT)
             )),
-            ..row("Fig. 6", "the same, % of the limit", "99", format!("{:.1}", best_percent(then)))
+            ..Row::new("Fig. 6", "the same, % of the limit", "99", format!("{:.1}", best_percent(then)))
         },
         Row {
             today: Some(format!("{:.1}", from_48(today))),
@@ -264,7 +247,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
                  (here {:.1} %)",
                 below(then)
             )),
-            ..row(
+            ..Row::new(
                 "Fig. 6",
                 "least from 48 KB on, % of the best",
                 "nearly all",
@@ -277,7 +260,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             note: Some(
                 "what 256 KB has over 48 KB, which needs no scaling; counted as met below 1 %".to_owned(),
             ),
-            ..row("Fig. 6", "gain by window scaling, %", "little", format!("{:.1}", scaled(then)))
+            ..Row::new("Fig. 6", "gain by window scaling, %", "little", format!("{:.1}", scaled(then)))
         },
     ]
 }
@@ -304,7 +287,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
             "{}; what a PDU and an acknowledgement cost together was fitted to it",
             off(peak, published::PEAK_16_MBPS)
         )),
-        ..row("Fig. 7", "16 KB: peak, Mbit/s", "131.2", format!("{peak:.1}"))
+        ..Row::new("Fig. 7", "16 KB: peak, Mbit/s", "131.2", format!("{peak:.1}"))
     }];
     for (window, sessions, drop) in published::DROPS {
         let here = curve(seven, window).drop_at(sessions as f64);
@@ -325,7 +308,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
             note: Some(
                 here.map_or(note.to_owned(), |here| format!("{} points; {note}", signed(here - drop))),
             ),
-            ..row(
+            ..Row::new(
                 "Fig. 7",
                 format!("{window} KB: lower than its peak at {sessions} sessions, %"),
                 format!("{drop:.1}"),
@@ -346,7 +329,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
              prepared for a session were fitted to it. Today: the most that were tried"
                 .to_owned(),
         ),
-        ..row("Fig. 7", "256 KB: most sessions with data", "15", last(seven).to_string())
+        ..Row::new("Fig. 7", "256 KB: most sessions with data", "15", last(seven).to_string())
     });
     for reading in published::READINGS_AT_8 {
         rows.push(Row {
@@ -356,7 +339,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
                 "the text has 10.6; 106 would be the likelier reading. Neither was used, neither comes out"
                     .to_owned(),
             ),
-            ..row("Fig. 7", "8 KB: most, Mbit/s", reading, format!("{:.1}", curve(seven, 8).peak()))
+            ..Row::new("Fig. 7", "8 KB: most, Mbit/s", reading, format!("{:.1}", curve(seven, 8).peak()))
         });
     }
     rows
@@ -377,7 +360,7 @@ fn order(seven: &Figure, curve: &dyn Fn(&Figure, u32) -> Curve) -> Row {
             show(48),
             show(256)
         )),
-        ..row(
+        ..Row::new(
             "Fig. 7",
             "order at 60 sessions, best first, KB",
             "16 24 48 256",

@@ -73,6 +73,26 @@ pub struct Row {
     pub note: Option<String>,
 }
 
+impl Row {
+    /// A row that is missed, until what came out is judged.
+    fn new(
+        place: &'static str,
+        what: impl Into<String>,
+        published: impl Into<String>,
+        here: impl Into<String>,
+    ) -> Row {
+        Row {
+            place,
+            what: what.into(),
+            published: published.into(),
+            here: here.into(),
+            today: None,
+            verdict: Verdict::Missed,
+            note: None,
+        }
+    }
+}
+
 /// A constant of the model under which the rows came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Constant {

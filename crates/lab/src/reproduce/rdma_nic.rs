@@ -173,18 +173,6 @@ pub fn make() -> RdmaNic {
     RdmaNic { report, table_2, gains }
 }
 
-fn row(place: &'static str, what: impl Into<String>, published: impl Into<String>, here: String) -> Row {
-    Row {
-        place,
-        what: what.into(),
-        published: published.into(),
-        here,
-        today: None,
-        verdict: Verdict::Missed,
-        note: None,
-    }
-}
-
 fn constants() -> Vec<Constant> {
     let segment = Constant {
         name: "segment",
@@ -231,7 +219,7 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
             note: Some(
                 "of a Write of one word: what the core wrote down while it made the segment, see table 2 below".to_owned(),
             ),
-            ..row("Table 2", "steps that the core takes once, in this order", "16", in_order.to_string())
+            ..Row::new("Table 2", "steps that the core takes once, in this order", "16", in_order.to_string())
         },
         Row {
             today: Some(ns(RDMA_NIC_2008.overlapped(&write.sending).end).to_string()),
@@ -239,7 +227,7 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
             note: Some(format!(
                 "{sum} clocks, the sum of table 2, from the core's steps. Overlapping makes the first payload no earlier"
             )),
-            ..row("Table 1", "RDMA Write: first payload, ns", "352", first(Core::Of2008).to_string())
+            ..Row::new("Table 1", "RDMA Write: first payload, ns", "352", first(Core::Of2008).to_string())
         },
         Row {
             verdict: Verdict::Conflict,
@@ -249,7 +237,7 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
                  have three rows of one clock (check STag, request DMA, write payload)",
                 without - published_clocks
             )),
-            ..row("Table 1", "RDMA Read request: header out, ns, by the text", "168", ns(without).to_string())
+            ..Row::new("Table 1", "RDMA Read request: header out, ns, by the text", "168", ns(without).to_string())
         },
         Row {
             today: Some(ns(RDMA_NIC_2008.overlapped(&request).end).to_string()),
@@ -259,7 +247,7 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
                  which the paper's did not; {} without. It asks for no transfer, and its header and body are six words",
                 sequence - judging
             )),
-            ..row("Table 1", "the same, by the core's steps", "168", ns(sequence).to_string())
+            ..Row::new("Table 1", "the same, by the core's steps", "168", ns(sequence).to_string())
         },
     ]
 }
@@ -311,7 +299,7 @@ fn theory() -> Vec<Row> {
         note: Some(
             "953.67, cut off. MB are MiB: 64 bits at 125 MHz are 1000 MB/s, and the percentages below hold only so".to_owned(),
         ),
-        ..row("§7.2", "64 bits at 125 MHz, MB/s", "953.6", format!("{theory:.2}"))
+        ..Row::new("§7.2", "64 bits at 125 MHz, MB/s", "953.6", format!("{theory:.2}"))
     }];
     for (what, mib, percent) in [
         ("881 MB/s sent, % of it", published::SEND_MIB, published::SEND_PERCENT),
@@ -320,7 +308,7 @@ fn theory() -> Vec<Row> {
         let here = tenths(mib / theory * 100.0);
         rows.push(Row {
             verdict: Verdict::of(Verdict::Exact, here == percent),
-            ..row("§8", what, percent.to_string(), here.to_string())
+            ..Row::new("§8", what, percent.to_string(), here.to_string())
         });
     }
     rows
@@ -377,7 +365,7 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
                 off(here, mib),
                 off(at_64, mib)
             )),
-            ..row("Fig. 10", format!("{what}: most, MiB/s"), mib.to_string(), format!("{here:.1}"))
+            ..Row::new("Fig. 10", format!("{what}: most, MiB/s"), mib.to_string(), format!("{here:.1}"))
         });
     }
     for (what, curve, overlapped, end, from) in [
@@ -397,7 +385,7 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
                 least.unwrap_or(0),
                 most.unwrap_or(0)
             )),
-            ..row("Fig. 10", format!("{what}: close to it from, bytes"), from.to_string(), here.to_string())
+            ..Row::new("Fig. 10", format!("{what}: close to it from, bytes"), from.to_string(), here.to_string())
         });
     }
     let (receives, sends) = (dips(receive), dips(send));
@@ -409,11 +397,11 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
              the pause of 11 clocks beside the look-ups; without it 1024 and 2048 B would be equal"
                 .to_owned(),
         ),
-        ..row("Fig. 10", "receive: falls at, bytes", published::DIP_BYTES.to_string(), list(&receives))
+        ..Row::new("Fig. 10", "receive: falls at, bytes", published::DIP_BYTES.to_string(), list(&receives))
     });
     rows.push(Row {
         verdict: Verdict::of(Verdict::Met, sends.is_empty()),
-        ..row("Fig. 10", "send: falls at, bytes", "none", list(&sends))
+        ..Row::new("Fig. 10", "send: falls at, bytes", "none", list(&sends))
     });
     let (_, steps) = all.last().expect("there are sizes");
     let look_ups = |steps: &[Step]| steps.iter().filter(|step| **step == Step::ReadStag).count();
@@ -422,7 +410,7 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
     rows.push(Row {
         verdict: Verdict::of(Verdict::Met, (sent, received) == (1, segments)),
         note: Some(format!("the cores' steps for 64 KiB, {segments} segments")),
-        ..row("§7.2", "STag look-ups: sent, received", "1, one a segment", format!("{sent}, {received}"))
+        ..Row::new("§7.2", "STag look-ups: sent, received", "1, one a segment", format!("{sent}, {received}"))
     });
     rows
 }
@@ -472,7 +460,7 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
                 "of long messages. No block becomes faster, and the pauses remain as work of the blocks; they and the look-ups are no longer \
                  in the way of the words".to_owned(),
             ),
-            ..row("Overlap", "idle clocks a segment: send, receive", "", pair(idle, send, receive))
+            ..Row::new("Overlap", "idle clocks a segment: send, receive", "", pair(idle, send, receive))
         },
         Row {
             today: Some(pair(percent, send_overlapped, receive_overlapped)),
@@ -485,7 +473,7 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
                 limit_mib(),
                 segment_words()
             )),
-            ..row("Overlap", "% of the format's limit: send, receive", "", pair(percent, send, receive))
+            ..Row::new("Overlap", "% of the format's limit: send, receive", "", pair(percent, send, receive))
         },
     ]
 }

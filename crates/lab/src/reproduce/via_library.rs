@@ -196,18 +196,6 @@ impl fmt::Display for ViaLibrary {
     }
 }
 
-fn row(place: &'static str, what: impl Into<String>, published: impl Into<String>, here: String) -> Row {
-    Row {
-        place,
-        what: what.into(),
-        published: published.into(),
-        here,
-        today: None,
-        verdict: Verdict::Missed,
-        note: None,
-    }
-}
-
 fn figure_2(host: &Host, effort: &Effort) -> Figure {
     let curve = |name: &str, wait| {
         let cpu = |&size: &u64| {
@@ -243,7 +231,7 @@ fn cpu_rows(figure: &Figure) -> Vec<Row> {
                 "the offered rate and the cost of a packet were fitted to the three values together"
                     .to_owned(),
             ),
-            ..row(
+            ..Row::new(
                 "Fig. 2",
                 format!("CPU at 50 KB, polling {spin} us, %"),
                 format!("{cpu:.0}"),
@@ -279,7 +267,7 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
         rows.push(Row {
             verdict,
             note: Some(note.to_owned()),
-            ..row("Table 3", format!("loss, {spin} us, {buffer} MB, %"), percent(loss), percent(here))
+            ..Row::new("Table 3", format!("loss, {spin} us, {buffer} MB, %"), percent(loss), percent(here))
         });
         if let Some((from, to)) = sizes {
             let at = worst.map(|size| size.packet_kb);
@@ -290,7 +278,7 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
                      used the sizes"
                         .to_owned(),
                 ),
-                ..row(
+                ..Row::new(
                     "Table 3",
                     format!("its packets, {spin} us, {buffer} MB, KB"),
                     format!("{from}..{to}"),
@@ -327,7 +315,7 @@ fn order_row(host: &Host) -> Row {
             of(true),
             of(false)
         )),
-        ..row(
+        ..Row::new(
             "Table 3",
             "order of the nine by how long their descriptors last",
             "losses fall",
@@ -348,7 +336,7 @@ fn short_row(short: &[Cell], host: &Host) -> Row {
              times it tried). Here 15 MB suffice from {} us on, and a little below that hardly any stall is long enough",
             enough.saturating_sub(host.work).as_micros()
         )),
-        ..row("§4.3", "loss, polling for less than 100 us, any buffer, %", "lost", here.join(", "))
+        ..Row::new("§4.3", "loss, polling for less than 100 us, any buffer, %", "lost", here.join(", "))
     }
 }
 
@@ -365,7 +353,7 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
                  which the paper excludes. So a process that polls must have kept its processor"
                     .to_owned(),
             ),
-            ..row(
+            ..Row::new(
                 "Table 3",
                 "loss, 300 us, 7 MB, if stalls also come to who runs, %",
                 "",
@@ -386,7 +374,7 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
                 bytes_ms(10.0),
                 bytes_ms(*in_bytes.0.end()),
             )),
-            ..row("§4.1", "longest stall, ms", "order of 100", format!("{longest:.1}"))
+            ..Row::new("§4.1", "longest stall, ms", "order of 100", format!("{longest:.1}"))
         },
     ]
 }
@@ -460,7 +448,7 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
                 "fewest descriptors without loss at 50 KB and 100 us: {one}, {two} and {tenth} (a stalled packet more or less \
                  counts where they are few)"
             )),
-            ..row(
+            ..Row::new(
                 "§4.4",
                 "buffer with twice, a tenth of the bandwidth",
                 "2, 0.1",
@@ -473,7 +461,7 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
                 "stalls of 1 ms: {few} descriptors in place of {one} at 50 KB; and polling is not needed: with interrupts alone \
                  and 7 MB no size loses"
             )),
-            ..row(
+            ..Row::new(
                 "§4.4",
                 "a real-time system: buffer; CPU at 50 KB, %",
                 "less; less",
@@ -487,7 +475,7 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
                  the process sleep at smaller packets, and a stall meets more of them"
                     .to_owned(),
             ),
-            ..row("§4.4", "processor twice as fast: cells of table 3 that stay", "9", same.to_string())
+            ..Row::new("§4.4", "processor twice as fast: cells of table 3 that stay", "9", same.to_string())
         },
     ]
 }
@@ -523,7 +511,7 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
                         .fold(0.0, f64::max)
                 ),
             )),
-            ..row("Adaptive", "packets lost where a stall fits the buffer", "", fitting.1.to_string())
+            ..Row::new("Adaptive", "packets lost where a stall fits the buffer", "", fitting.1.to_string())
         },
         Row {
             verdict: Verdict::of(Verdict::Ours, delivery.lost() + reception.lost() == 0),
@@ -531,7 +519,7 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
                 "all sizes, 7 MB, the same stalls; reliable delivery waits for a dry receive queue (`dry_patience`, 100 ms). The \
                  sender is held instead, for {held:.1} % of the time at most"
             )),
-            ..row(
+            ..Row::new(
                 "Adaptive",
                 "packets lost on the reliable levels",
                 "",
@@ -553,7 +541,7 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
                  sizes where a stall does not fit the buffer it needs a reliable level, or latency held to be dear"
                     .to_owned(),
             ),
-            ..row(
+            ..Row::new(
                 "Adaptive",
                 format!("CPU at 50 KB beside the best fixed without loss, {buffer} MB, %"),
                 "",
@@ -569,7 +557,7 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
              every gap up to that and sleeps at once at longer ones",
             effort.sizes_kb.len()
         )),
-        ..row(
+        ..Row::new(
             "Adaptive",
             "latency dear: packets lost; CPU at 50 KB, %",
             "",

@@ -149,15 +149,7 @@ pub fn make(effort: Effort, done: &(dyn Fn() + Sync)) -> WideArea {
 }
 
 fn row(place: &'static str, what: impl Into<String>, published: impl Into<String>) -> Row {
-    Row {
-        place,
-        what: what.into(),
-        published: published.into(),
-        here: String::new(),
-        today: None,
-        verdict: Verdict::Missed,
-        note: None,
-    }
+    Row::new(place, what, published, String::new())
 }
 
 /// Whether `value` is within the tolerance of a published one.

@@ -16,7 +16,7 @@ use kiban_board::Board;
 use kiban_ground::Instant;
 use kiban_real::clock::{Clock, TickScale, ticks};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
-use kiban_sim::{Pair, Plan, Tap};
+use kiban_sim::{Pair, Plan, Tap, World};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::cell::RefCell;
@@ -221,18 +221,8 @@ pub fn run(
     let clock = Clock::new();
     pair.world.run_program(receiver, Box::new(Receiver::new(PORT, leg.sessions, make)));
     pair.world.run_program(sender, Box::new(Sender::new(Pair::socket(1 - leg.sender, PORT), streams)));
-    let mut looks = 0u32;
-    let done = pair.world.run_with(Instant::ZERO + PATIENCE, &mut |_| {
-        looks += 1;
-        if looks.is_multiple_of(256) {
-            progress(*arrived.borrow());
-        }
-    });
+    let done = watch(&mut pair.world, &arrived, &trouble, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
-    progress(*arrived.borrow());
-    if let Some(error) = trouble.borrow_mut().take() {
-        return Err(Failure::Reading(error));
-    }
     captures.iter().try_for_each(|capture| capture.borrow_mut().finish())?;
     let ends = ends(&mut pair, leg);
     if !done {
@@ -290,6 +280,28 @@ pub fn run(
         cpu_ns_per_byte: per_byte(cpu_nanos),
         sha256,
     })
+}
+
+/// Runs a world until its programs are done, or patience is at its end, and tells of the bytes that have arrived: whether
+/// they are.
+fn watch(
+    world: &mut World,
+    arrived: &Shared<u64>,
+    trouble: &Shared<Option<io::Error>>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<bool, Failure> {
+    let mut looks = 0u32;
+    let done = world.run_with(Instant::ZERO + PATIENCE, &mut |_| {
+        looks += 1;
+        if looks.is_multiple_of(256) {
+            progress(*arrived.borrow());
+        }
+    });
+    progress(*arrived.borrow());
+    match trouble.borrow_mut().take() {
+        Some(error) => Err(Failure::Reading(error)),
+        None => Ok(done),
+    }
 }
 
 /// Where a part of the file begins and ends.

@@ -7,7 +7,7 @@
 //! Limits    of virtual rows, what the line can carry in frames of these sizes; of the real one, what a bare TCP stream
 //!           carried just before, with the same file, the same hashing at both ends and pieces as large.
 
-use super::{Cargo, Failure, Row, Shared, hex, source};
+use super::{Cargo, Failure, Row, Shared, hex, source, watch};
 use crate::limits;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, EfePortConfig, Host, MemoryConfig, PortConfig,
@@ -420,18 +420,8 @@ fn in_virtual_time(by: By, over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u
     let clock = Clock::new();
     world.run_program(boards[1], Box::new(End::new(by, over, cargo.len(), None, arrived.clone())));
     world.run_program(boards[0], Box::new(End::new(by, over, cargo.len(), Some(file), arrived.clone())));
-    let mut looks = 0u32;
-    let done = world.run_with(Instant::ZERO + super::PATIENCE, &mut |_| {
-        looks += 1;
-        if looks.is_multiple_of(256) {
-            progress(*arrived.borrow());
-        }
-    });
+    let done = watch(&mut world, &arrived, &trouble, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
-    progress(*arrived.borrow());
-    if let Some(error) = trouble.borrow_mut().take() {
-        return Err(Failure::Reading(error));
-    }
     if !done || *arrived.borrow() < cargo.len() {
         return Err(Failure::Halted(format!("{world:?}, {} of {} bytes", arrived.borrow(), cargo.len())));
     }

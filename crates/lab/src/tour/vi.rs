@@ -3,7 +3,7 @@
 //! Setting   paper \[4\]'s link: 100 MB/s, 7 us. Sixteen messages are under way at the most, so that the receiver's queue of
 //!           32 descriptors is never dry: reliable delivery would lose the connection (VI Architecture 1.0).
 
-use super::{Cargo, Failure, Row, Shared, hex, source};
+use super::{Cargo, Failure, Row, Shared, hex, source, watch};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
 use kiban_ground::{Instant, Region};
 use kiban_real::clock::{Clock, TickScale, ticks};
@@ -204,18 +204,8 @@ pub fn run(cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure>
     let clock = Clock::new();
     world.run_program(boards[1], Box::new(receiving));
     world.run_program(boards[0], Box::new(sending));
-    let mut looks = 0u32;
-    let done = world.run_with(Instant::ZERO + super::PATIENCE, &mut |_| {
-        looks += 1;
-        if looks.is_multiple_of(256) {
-            progress(*arrived.borrow());
-        }
-    });
+    let done = watch(&mut world, &arrived, &trouble, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
-    progress(*arrived.borrow());
-    if let Some(error) = trouble.borrow_mut().take() {
-        return Err(Failure::Reading(error));
-    }
     if !done {
         return Err(Failure::Halted(format!("{world:?}, {} of {} bytes", arrived.borrow(), cargo.len())));
     }
