@@ -1,7 +1,9 @@
-//! The decoders of DDP and RDMAP: whatever is read can be written, and read again is the same.
+//! The decoders of DDP, RDMAP, datagrams and meetings: whatever is read can be written, and read again is the same.
 
 use crate::Features;
+use kiban_wire::datagram::{self, PAYLOAD_BYTES_MAX, QP_MAX};
 use kiban_wire::ddp::{Header, Placing, UNTAGGED_BYTES};
+use kiban_wire::meeting::Meeting;
 use kiban_wire::rdmap::{
     AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, TERMINATE_BYTES_MAX, Terminate,
 };
@@ -58,6 +60,45 @@ pub(crate) fn rdmap(bytes: &[u8], features: &mut Features<'_>) {
         features.show(known.then_some(terminate.reason));
         features.show((header, terminate.read_request.is_some()));
     }
+}
+
+pub(crate) fn datagram(bytes: &[u8], features: &mut Features<'_>) {
+    match datagram::Header::read(bytes) {
+        Err(rule) => features.show(rule.name()),
+        Ok((header, used)) => {
+            assert!(
+                bytes.len() - used <= PAYLOAD_BYTES_MAX && header.destination.max(header.source) <= QP_MAX
+            );
+            let mut again = bytes.to_vec();
+            assert_eq!((header.write(&mut again), header.length()), (used, used));
+            assert_eq!(datagram::Header::read(&again), Ok((header, used)));
+            features.show((header.solicited, header.immediate.is_some(), bytes.len() == used));
+            features.show((header.qkey >> 31, header.destination == header.source));
+        }
+    }
+}
+
+pub(crate) fn datagram_seeds() -> Vec<Vec<u8>> {
+    let plain = [&b"KUD\x10"[..], &[0, 0, 0, 1, 0, 0, 0, 2, 0x11, 0x11, 0, 0, 0, 0, 0, 0]].concat();
+    let all = [&b"KUD\x13"[..], &[0, 0, 0, 1, 0, 0, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 7, 9]].concat();
+    vec![plain.clone(), all, [&plain[..], &[0; 4097]].concat()]
+}
+
+pub(crate) fn meeting(bytes: &[u8], features: &mut Features<'_>) {
+    match Meeting::read(bytes) {
+        Err(rule) => features.show(rule.name()),
+        Ok(meeting) => {
+            assert_eq!(meeting.bytes(), bytes);
+            features.show((meeting.begins.is_some(), meeting.refusal.map(|refusal| refusal as u32)));
+        }
+    }
+}
+
+pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
+    let asks = [&b"kbn\x01"[..], &[0, 1, 2, 3, 0, 3, 2, 1, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0]].concat();
+    let refuses =
+        [&b"kbn\x01"[..], &[0, 1, 2, 3, 0, 3, 2, 1, 0, 0, 0, 7], &[0xff; 4], &[0, 0, 0, 2]].concat();
+    vec![asks, refuses]
 }
 
 pub(crate) fn ddp_seeds() -> Vec<Vec<u8>> {

@@ -145,7 +145,7 @@ impl Stand {
     }
 
     fn connect(&mut self, n: usize) {
-        let traits = StreamTraits { ird: 4, ord: 3, extensions: n != 2, may_send: n != 0 };
+        let traits = StreamTraits { ird: 4, ord: 3, extensions: n != 2, kiban: n != 2, may_send: n != 0 };
         self.nic.connect(self.ends[n].qp, traits).expect("idle");
         let End { qp, cq, pd, armed, .. } = self.ends[n];
         self.ends[n] = End { armed, ..End::new(qp, cq, pd) };
@@ -220,6 +220,7 @@ impl Stand {
                 data = Data::Inline((0..input.byte() % 64).collect());
                 Operation::SEND
             }
+            2 if flags & 8 != 0 => Operation::SendImmediate { data: 9 },
             2 => Operation::Immediate { data: 7 },
             3 => Operation::Write { remote: there, immediate: (flags & 8 != 0).then_some(8) },
             4..=6 => Operation::Read { remote: there, invalidate: flags & 8 != 0 },
@@ -278,6 +279,8 @@ impl Stand {
                     0 => Opcode::SendInvalidate,
                     1 => Opcode::SendSolicited,
                     2 => Opcode::SendSolicitedInvalidate,
+                    3 => Opcode::SendImmediate,
+                    4 => Opcode::SendSolicitedImmediate,
                     _ => Opcode::Send,
                 };
                 let placing = untagged(end, 0, place.stag, end.offset);

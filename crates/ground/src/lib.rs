@@ -16,6 +16,7 @@ mod counters;
 mod depot;
 mod page;
 mod pdu;
+pub mod pipe;
 mod region;
 pub mod ring;
 mod settings;

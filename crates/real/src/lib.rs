@@ -9,6 +9,7 @@ pub mod clock;
 pub mod link;
 pub mod rdma;
 mod turn;
+pub mod verbs;
 pub mod vi;
 pub mod wait;
 

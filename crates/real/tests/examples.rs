@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-const ALL: [&str; 4] = ["rdma_write", "rdma_read", "send_recv", "rdma_kv"];
+const ALL: [&str; 5] = ["rdma_write", "rdma_read", "send_recv", "rdma_kv", "rping"];
 
 fn example(name: &str) -> Command {
     let own = std::env::current_exe().expect("this program has a place");

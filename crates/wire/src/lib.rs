@@ -44,8 +44,10 @@ pub mod ipv6_extension;
 pub mod tcp;
 pub mod udp;
 
+pub mod datagram;
 pub mod ddp;
 pub mod efe;
+pub mod meeting;
 pub mod mpa;
 pub mod rdmap;
 

@@ -1,4 +1,4 @@
-//! RDMAP: what a DDP message means (RFC 5040 §4, RFC 7306).
+//! RDMAP: what a DDP message means (RFC 5040 §4, RFC 7306), and three messages of kiban's own.
 //!
 //! ```text
 //! DDP's ULP octet     version 2 | reserved 2 | opcode 4
@@ -12,6 +12,12 @@
 //!                     [ segment length 16 | DDP header ] [ read request ]
 //! ```
 //!
+//! DDP's ULP word      Send with Invalidate: STag 32; Send with Immediate: data 32
+//!
+//! Own       the standards have no Send with Immediate, and nothing that says that a Write or a Send has arrived: that is
+//!           Acknowledge, a tagged message without payload, whose offset is the number of Writes, Sends and immediate data
+//!           that have. Opcodes 12 to 14 are not assigned; they go only between ends that know of each other that they are
+//!           kiban's.
 //! Terminate soft-iWARP of Linux on little-endian machines swaps the first two nibbles and has M, D, R in the low bits of
 //!           the third octet. Both forms are read; the RFC's is written.
 
@@ -50,10 +56,16 @@ pub enum Opcode {
     AtomicRequest = 10,
     /// Atomic response (RFC 7306).
     AtomicResponse = 11,
+    /// Send with Immediate (kiban's own).
+    SendImmediate = 12,
+    /// Send with Solicited Event and Immediate (kiban's own).
+    SendSolicitedImmediate = 13,
+    /// Acknowledge (kiban's own).
+    Acknowledge = 14,
 }
 
 impl Opcode {
-    const ALL: [Opcode; 12] = [
+    const ALL: [Opcode; 15] = [
         Opcode::Write,
         Opcode::ReadRequest,
         Opcode::ReadResponse,
@@ -66,6 +78,9 @@ impl Opcode {
         Opcode::ImmediateSolicited,
         Opcode::AtomicRequest,
         Opcode::AtomicResponse,
+        Opcode::SendImmediate,
+        Opcode::SendSolicitedImmediate,
+        Opcode::Acknowledge,
     ];
 
     /// Reads DDP's ULP octet. [`Malformed::Version`] and [`Malformed::Operation`] have Terminate codes of their own.
@@ -85,19 +100,37 @@ impl Opcode {
 
     /// Whether it is of RFC 7306, which older peers do not know.
     pub const fn is_extension(self) -> bool {
-        self as u8 >= Opcode::Immediate as u8
+        matches!(
+            self,
+            Opcode::Immediate | Opcode::ImmediateSolicited | Opcode::AtomicRequest | Opcode::AtomicResponse
+        )
+    }
+
+    /// Whether it is kiban's own, which nobody else knows.
+    pub const fn is_own(self) -> bool {
+        self.carries_immediate() || matches!(self, Opcode::Acknowledge)
+    }
+
+    /// Whether it is a Send with immediate data in DDP's ULP word.
+    pub const fn carries_immediate(self) -> bool {
+        matches!(self, Opcode::SendImmediate | Opcode::SendSolicitedImmediate)
     }
 
     /// Whether its segments say where they go.
     pub const fn is_tagged(self) -> bool {
-        matches!(self, Opcode::Write | Opcode::ReadResponse)
+        matches!(self, Opcode::Write | Opcode::ReadResponse | Opcode::Acknowledge)
     }
 
     /// Whether it is a Send of any kind.
     pub const fn is_send(self) -> bool {
         matches!(
             self,
-            Opcode::Send | Opcode::SendInvalidate | Opcode::SendSolicited | Opcode::SendSolicitedInvalidate
+            Opcode::Send
+                | Opcode::SendInvalidate
+                | Opcode::SendSolicited
+                | Opcode::SendSolicitedInvalidate
+                | Opcode::SendImmediate
+                | Opcode::SendSolicitedImmediate
         )
     }
 
@@ -110,13 +143,20 @@ impl Opcode {
             Opcode::Immediate | Opcode::ImmediateSolicited => IMMEDIATE_BYTES,
             Opcode::AtomicRequest => ATOMIC_REQUEST_BYTES,
             Opcode::AtomicResponse => ATOMIC_RESPONSE_BYTES,
+            Opcode::Acknowledge => 0,
             _ => usize::MAX,
         }
     }
 
     /// Whether it asks for a solicited event.
     pub const fn is_solicited(self) -> bool {
-        matches!(self, Opcode::SendSolicited | Opcode::SendSolicitedInvalidate | Opcode::ImmediateSolicited)
+        matches!(
+            self,
+            Opcode::SendSolicited
+                | Opcode::SendSolicitedInvalidate
+                | Opcode::ImmediateSolicited
+                | Opcode::SendSolicitedImmediate
+        )
     }
 
     /// Whether it invalidates an STag of the receiver's.
@@ -456,6 +496,7 @@ impl Terminate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn an_octet_names_version_and_opcode() {
@@ -464,7 +505,24 @@ mod tests {
             assert_eq!(Opcode::read(opcode.octet() ^ 0xc0), Err(Malformed::Version));
         }
         assert_eq!(Opcode::Send.octet(), 0x43);
-        assert_eq!(Opcode::read(0x4c), Err(Malformed::Operation));
+        assert_eq!(Opcode::SendImmediate.octet(), 0x4c);
+        assert_eq!(Opcode::Acknowledge.octet(), 0x4e);
+        assert_eq!(Opcode::read(0x4f), Err(Malformed::Operation));
+    }
+
+    #[test]
+    fn every_opcode_belongs_to_one_list_and_says_what_it_is() {
+        // RFC 5040 §4.3 has 0 to 7, RFC 7306 §4.1 has 8 to 11; the rest is nobody's but ours.
+        let list = |of: fn(Opcode) -> bool| -> Vec<u8> {
+            Opcode::ALL.into_iter().filter(|&opcode| of(opcode)).map(|opcode| opcode as u8).collect()
+        };
+        assert_eq!(list(Opcode::is_extension), [8, 9, 10, 11]);
+        assert_eq!(list(Opcode::is_own), [12, 13, 14]);
+        assert_eq!(list(Opcode::is_send), [3, 4, 5, 6, 12, 13]);
+        assert_eq!(list(Opcode::is_solicited), [5, 6, 9, 13]);
+        assert_eq!(list(Opcode::invalidates), [4, 6]);
+        assert_eq!(list(Opcode::carries_immediate), [12, 13]);
+        assert_eq!(list(Opcode::is_tagged), [0, 2, 14]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 pub mod channel;
 pub mod packet;
+pub mod same_user;
+pub mod shared;
 pub mod shm;
 pub mod tcp;
 pub mod udp;

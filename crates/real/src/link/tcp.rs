@@ -33,17 +33,31 @@ impl TcpLink {
     /// # Errors
     /// There is no way to that address.
     pub fn connect(to: SocketAddr, from: Option<std::net::IpAddr>) -> io::Result<TcpLink> {
+        TcpLink::connect_after(to, from, |_| {})
+    }
+
+    /// The same; `first` is done before anybody hears of it, and is told our end where it was chosen.
+    ///
+    /// # Errors
+    /// As [`TcpLink::connect`].
+    pub fn connect_after(
+        to: SocketAddr,
+        from: Option<std::net::IpAddr>,
+        first: impl FnOnce(SocketAddr),
+    ) -> io::Result<TcpLink> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let socket = TcpStream::from(socket);
         if let Some(from) = from {
             net::bind(&socket, &SocketAddr::new(from, 0))?;
+            first(socket.local_addr()?);
         }
         match net::connect(&socket, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        TcpLink::prepare(TcpStream::from(socket))
+        TcpLink::prepare(socket)
     }
 
     fn prepare(socket: TcpStream) -> io::Result<TcpLink> {
@@ -193,6 +207,54 @@ impl AsFd for TcpLink {
     }
 }
 
+/// An address that is taken, and where nobody is let in yet.
+#[derive(Debug)]
+pub struct ReservedDoor {
+    socket: TcpListener,
+}
+
+impl ReservedDoor {
+    /// Takes an address; port 0: the system chooses one.
+    ///
+    /// # Errors
+    /// Somebody else has it, or the address is not this host's.
+    pub fn open(at: SocketAddr) -> io::Result<ReservedDoor> {
+        ReservedDoor::bind(at, false)
+    }
+
+    fn bind(at: SocketAddr, again: bool) -> io::Result<ReservedDoor> {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&socket, again)?;
+        net::bind(&socket, &at).map_err(|error| told(error, at))?;
+        Ok(ReservedDoor { socket: TcpListener::from(socket) })
+    }
+
+    /// Its address.
+    ///
+    /// # Errors
+    /// Never for a socket that is bound.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Lets connections in: so many wait to be taken, at most.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn listen(self, backlog: u32) -> io::Result<TcpDoor> {
+        let at = self.address()?;
+        net::listen(&self.socket, backlog.min(4096) as i32).map_err(|error| told(error, at))?;
+        Ok(TcpDoor { listener: self.socket })
+    }
+}
+
+fn told(error: rustix::io::Errno, at: SocketAddr) -> io::Error {
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("cannot listen on TCP address {at}: {error}"))
+}
+
 /// A socket that connections come to.
 #[derive(Debug)]
 pub struct TcpDoor {
@@ -205,17 +267,7 @@ impl TcpDoor {
     /// # Errors
     /// Somebody else listens there, or the address is not this host's.
     pub fn open(at: SocketAddr, backlog: u32) -> io::Result<TcpDoor> {
-        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        let told = |error: rustix::io::Errno| {
-            let error = io::Error::from(error);
-            io::Error::new(error.kind(), format!("cannot listen on TCP address {at}: {error}"))
-        };
-        net::bind(&socket, &at).map_err(told)?;
-        net::listen(&socket, backlog.min(4096) as i32).map_err(told)?;
-        Ok(TcpDoor { listener: TcpListener::from(socket) })
+        ReservedDoor::bind(at, true)?.listen(backlog)
     }
 
     /// Its address.

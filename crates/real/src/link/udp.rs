@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Payload of a datagram in an Ethernet frame, over IPv6 or IPv4.
 pub const PACKET_BYTES: usize = 1452;
@@ -45,6 +45,24 @@ impl UdpLink {
     /// Bytes of the longest packet for a peer.
     pub fn packet_bytes(peer: IpAddr) -> usize {
         if peer.is_loopback() { LOOPBACK_PACKET_BYTES } else { PACKET_BYTES }
+    }
+
+    /// Asks for room for so many bytes of packets that nobody has taken yet. What the system's bound (net.core.rmem_max) does
+    /// not allow is had only by who may pass it.
+    pub fn ask_for_room(&self, bytes: usize) {
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+            // SAFETY: options that are an int. Whoever is refused keeps what it has.
+            unsafe {
+                libc::setsockopt(
+                    self.socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    option,
+                    (&raw const bytes).cast(),
+                    size_of::<libc::c_int>() as _,
+                );
+            }
+        }
     }
 
     /// Sends a packet. False: it is lost here, since the socket cannot take it.

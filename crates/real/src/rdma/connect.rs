@@ -1,5 +1,6 @@
 //! The connection manager: listen, accept, connect, reject, private data, disconnect.
 
+use super::core::Way;
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
 use kiban_stack::iwarp::nic::Request;
@@ -120,7 +121,7 @@ impl Qp {
         let (context, qp) = (self.context().clone(), self.number());
         let config = options.config();
         let end = context.turn.work(|core, now| {
-            core.connect(to, &config, qp, options.depths(), &options.private_data, now)
+            core.connect(Way { to, from: None }, &config, qp, options.depths(), &options.private_data, now)
         })??;
         let inner = EndInner { context: context.clone(), end, _qp: Some(self.clone()) };
         let connected = context.turn.wait(Queue::Control, None, timeout, |core| {

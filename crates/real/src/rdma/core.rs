@@ -7,12 +7,15 @@
 //! Budget    a connection moves so many bytes a drive, then the next has its turn; what is left is known to be left.
 
 use super::link::{Address, EfeLink, Lower};
+use crate::link::channel::{Door as SharedDoor, Half};
+use crate::link::shared::{self, SharedLink};
 use crate::link::tcp::{TcpDoor, TcpLink};
 use crate::turn::{Machine, watch};
 use kiban_ground::Instant;
 use kiban_stack::iwarp::mpa;
-use kiban_stack::iwarp::nic::{ConnectError, HOLD, News, Nic, OpenError, Request};
+use kiban_stack::iwarp::nic::{ConnectError, HOLD, NUDGE, NUDGES_MAX, News, Nic, OpenError, Request};
 use kiban_stack::iwarp::rnic::{Config, Event, Places, StreamWish};
+use kiban_stack::iwarp::stream::Chunk;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -32,6 +35,10 @@ const DIRECT_MAX: usize = 2;
 const ASK_EVERY: u32 = 32;
 /// How long a door stays closed when this program has no file left.
 const DOOR_CLOSED: Duration = Duration::from_millis(100);
+/// How long a peer of this host may take to answer an offer of shared memory.
+const OFFER: Duration = Duration::from_secs(1);
+/// Streams in shared memory that one drive looks at.
+const SHARED_MAX: usize = 64;
 /// How long a peer may take to end its half of a stream that has ended in order.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -40,6 +47,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 enum File {
     Link(u32),
     Door(u32),
+    Farewell(u32),
+    Offer(u32),
+    Shared(u32),
     Efe,
 }
 
@@ -49,6 +59,9 @@ impl File {
             File::Efe => 1 << 32,
             File::Door(door) => 2 << 32 | u64::from(door),
             File::Link(end) => 3 << 32 | u64::from(end),
+            File::Farewell(link) => 4 << 32 | u64::from(link),
+            File::Offer(end) => 5 << 32 | u64::from(end),
+            File::Shared(end) => 6 << 32 | u64::from(end),
         })
     }
 
@@ -57,23 +70,73 @@ impl File {
             1 => Some(File::Efe),
             2 => Some(File::Door(data as u32)),
             3 => Some(File::Link(data as u32)),
+            4 => Some(File::Farewell(data as u32)),
+            5 => Some(File::Offer(data as u32)),
+            6 => Some(File::Shared(data as u32)),
             _ => None,
         }
     }
 }
 
+/// Shared memory that may take the place of an end's socket: from the start frames on, if both ends have it by then.
+enum Offer {
+    None,
+    /// We connected: the peer may call.
+    Open(SharedDoor),
+    /// It has called, and has not said all.
+    Called(Half),
+    /// We were connected to and have called: nothing is read until the answer is here.
+    Calling(Half),
+    Ready(SharedLink),
+}
+
 /// An end's socket.
 struct Line {
     link: TcpLink,
+    /// In its place.
+    shared: Option<SharedLink>,
+    offer: Offer,
     connected: bool,
     /// The socket takes nothing now: its event says when.
     blocked: bool,
     /// Our half has ended.
     finished: bool,
+    /// The peer's half has ended behind a message that waits for a receive.
+    left: bool,
     /// It is over, and has so long to say why and to hear the peer's end.
     leaving: bool,
     /// What its events are.
     interest: EventFlags,
+}
+
+impl Line {
+    fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
+        match &mut self.shared {
+            Some(shared) => shared.send(chunks),
+            None => self.link.send(chunks),
+        }
+    }
+
+    fn receive(&mut self, places: &Places, room: &mut [u8]) -> io::Result<Option<usize>> {
+        match &mut self.shared {
+            Some(shared) => shared.receive(places, room),
+            None => self.link.receive(places, room),
+        }
+    }
+
+    fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
+        match &mut self.shared {
+            Some(shared) => shared.receive_into(first, room),
+            None => self.link.receive_into(first, room),
+        }
+    }
+
+    fn finish(&mut self) {
+        match &mut self.shared {
+            Some(shared) => shared.finish(),
+            None => self.link.finish(),
+        }
+    }
 }
 
 struct Door {
@@ -86,23 +149,39 @@ struct Door {
 enum Alarm {
     /// Whether a responder's reply has arrived, so that it may speak; so many times it had not.
     Hold(u32, u32),
+    /// Whether an initiator's peer has slept through its first words; so many times it was looked.
+    Nudge(u32, u32),
     /// A line's farewell is over.
     Farewell(u32),
+    /// The farewell of a socket whose end has gone is over.
+    Parted(u32),
+    /// An offer of shared memory was not answered.
+    Offer(u32),
     /// A door that was closed for want of files opens again.
     Door(u32),
 }
 
+/// Where a connection goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) to: Address,
+    /// An address of this host's, where it is not the lower layer's.
+    pub(crate) from: Option<IpAddr>,
+}
+
 /// How an end's life went, for whoever holds it.
 #[derive(Default)]
-pub(super) struct Story {
-    pub(super) connected: Option<Vec<u8>>,
-    pub(super) failed: Option<ConnectError>,
-    pub(super) gone: bool,
+pub(crate) struct Story {
+    pub(crate) connected: Option<Vec<u8>>,
+    pub(crate) failed: Option<ConnectError>,
+    /// The peer has ended its half; what it sent before waits for receives.
+    pub(crate) left: bool,
+    pub(crate) gone: bool,
 }
 
 /// The NIC and its links.
 pub(crate) struct Core {
-    pub(super) nic: Nic,
+    pub(crate) nic: Nic,
     lower: Lower,
     efe: Option<EfeLink>,
     epoll: OwnedFd,
@@ -116,12 +195,22 @@ pub(crate) struct Core {
     room: Box<[u8]>,
     places: Places,
     /// What has been told of each end that somebody holds.
-    pub(super) stories: HashMap<u32, Story>,
+    pub(crate) stories: HashMap<u32, Story>,
     /// Requests that nobody has taken.
     requests: VecDeque<Request>,
-    pub(super) events: VecDeque<Event>,
+    /// Ends whose streams go through shared memory, and whether that is offered.
+    shared: Vec<u32>,
+    shares: bool,
+    /// Where among them the last drive stopped.
+    shared_at: usize,
+    /// Ends whose stories went on, for a host that follows all of them and not each.
+    changed: Option<Vec<u32>>,
+    /// Sockets whose ends have gone: they wait for the peer's farewell.
+    farewells: BTreeMap<u32, TcpLink>,
+    farewells_made: u32,
+    pub(crate) events: VecDeque<Event>,
     /// Completion queues that told, and nobody has heard.
-    pub(super) told: VecDeque<u32>,
+    pub(crate) told: VecDeque<u32>,
     alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
     completions_seen: u64,
     news: bool,
@@ -133,7 +222,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(super) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<Core> {
+    pub(crate) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<Core> {
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let seed = u64::from_ne_bytes(seed);
@@ -154,6 +243,12 @@ impl Core {
             places: Places::new(),
             stories: HashMap::new(),
             requests: VecDeque::new(),
+            shared: Vec::new(),
+            shares: false,
+            shared_at: 0,
+            changed: None,
+            farewells: BTreeMap::new(),
+            farewells_made: 0,
             events: VecDeque::new(),
             told: VecDeque::new(),
             alarms: BinaryHeap::new(),
@@ -176,9 +271,9 @@ impl Core {
     // ---- connections
 
     /// Begins to connect: the end.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         &mut self,
-        to: Address,
+        Way { to, from }: Way,
         config: &mpa::Config,
         qp: u32,
         depths: (u16, u16),
@@ -194,12 +289,19 @@ impl Core {
             }
             return Ok(opened);
         }
-        let link = TcpLink::connect(tcp_address(to)?, self.lower.from())?;
+        let mut offer = Offer::None;
+        let shares = self.shares;
+        let link = TcpLink::connect_after(tcp_address(to)?, from.or(self.lower.from()), |own| {
+            // Without a door there is the socket.
+            if shares && let Ok(door) = shared::open_door(own) {
+                offer = Offer::Open(door);
+            }
+        })?;
         let end = match self.nic.open(config, qp, depths, private_data, now) {
             Ok(end) => end,
             Err(error) => return Ok(Err(error)),
         };
-        if let Err(error) = self.add_line(end, link, false) {
+        if let Err(error) = self.add_line(end, link, false, offer) {
             self.nic.forget(None, end, now);
             return Err(error);
         }
@@ -207,13 +309,26 @@ impl Core {
         Ok(Ok(end))
     }
 
-    fn add_line(&mut self, end: u32, link: TcpLink, connected: bool) -> io::Result<()> {
+    fn add_line(&mut self, end: u32, link: TcpLink, connected: bool, offer: Offer) -> io::Result<()> {
         let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
         self.watch(link.as_fd(), File::Link(end), interest)?;
-        self.lines.insert(
-            end,
-            Line { link, connected, blocked: !connected, finished: false, leaving: false, interest },
-        );
+        match &offer {
+            Offer::Open(door) => self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?,
+            Offer::Calling(half) => self.watch(half.as_fd(), File::Offer(end), EventFlags::IN)?,
+            _ => {}
+        }
+        let line = Line {
+            link,
+            shared: None,
+            offer,
+            connected,
+            blocked: !connected,
+            finished: false,
+            left: false,
+            leaving: false,
+            interest,
+        };
+        self.lines.insert(end, line);
         self.choose_direct();
         Ok(())
     }
@@ -231,8 +346,96 @@ impl Core {
         }
     }
 
+    /// From now on streams between processes of one host and user go through memory that they share.
+    pub(crate) fn share_memory(&mut self) {
+        self.shares = true;
+    }
+
+    /// An offer of shared memory goes on.
+    fn on_offer(&mut self, end: u32) {
+        let Some(line) = self.lines.get_mut(&end) else { return };
+        let (mut half, calling) = match mem::replace(&mut line.offer, Offer::None) {
+            Offer::Open(door) => match door.caller() {
+                Some(half) => {
+                    let data = File::Offer(end).data();
+                    let _ = epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN);
+                    (half, false)
+                }
+                None => return line.offer = Offer::Open(door),
+            },
+            Offer::Called(half) => (half, false),
+            Offer::Calling(half) => (half, true),
+            offer => return line.offer = offer,
+        };
+        line.offer = match SharedLink::complete(&mut half) {
+            Ok(Some(link)) => {
+                // Its file is watched again when it takes the socket's place.
+                let _ = epoll::modify(&self.epoll, link.file(), File::Offer(end).data(), EventFlags::empty());
+                Offer::Ready(link)
+            }
+            Ok(None) if calling => Offer::Calling(half),
+            Ok(None) => Offer::Called(half),
+            Err(_) => Offer::None,
+        };
+        self.set_interest(end);
+        self.nic.stir(end);
+        self.more = true;
+    }
+
+    /// A peer did not answer: the socket stays.
+    fn withdraw_offer(&mut self, end: u32) {
+        let Some(line) = self.lines.get_mut(&end) else { return };
+        if matches!(line.offer, Offer::Calling(_)) {
+            line.offer = Offer::None;
+            self.set_interest(end);
+            self.more = true;
+        }
+    }
+
+    /// Shared memory takes the place of an end's socket, if both ends have it: whether.
+    fn change_over(&mut self, end: u32) -> bool {
+        if !self.nic.stands(end) {
+            return false;
+        }
+        let Some(line) = self.lines.get_mut(&end) else { return false };
+        match mem::replace(&mut line.offer, Offer::None) {
+            Offer::Ready(link) if !link.has_hung_up() => {
+                let _ = epoll::delete(&self.epoll, line.link.as_fd());
+                let data = File::Shared(end).data();
+                let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
+                if self.armed {
+                    link.arm();
+                }
+                line.shared = Some(link);
+                line.blocked = false;
+                self.shared.push(end);
+                self.more = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Looks at streams in shared memory.
+    fn look_at_shared(&mut self, now: Instant) {
+        let count = self.shared.len().min(SHARED_MAX);
+        for _ in 0..count {
+            self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);
+            let Some(&end) = self.shared.get(self.shared_at) else { return };
+            let Some(line) = self.lines.get_mut(&end) else { continue };
+            let Some(shared) = &mut line.shared else { continue };
+            if line.blocked && shared.has_room() {
+                line.blocked = false;
+                self.nic.stir(end);
+            }
+            if shared.has_news() {
+                self.read(end, false, now);
+            }
+        }
+    }
+
     /// Listens: the listener's number, and its address.
-    pub(super) fn listen(
+    pub(crate) fn listen(
         &mut self,
         at: Address,
         config: mpa::Config,
@@ -243,14 +446,36 @@ impl Core {
         }
         let door = TcpDoor::open(tcp_address(at)?, backlog)?;
         let address = door.address()?;
+        Ok((self.listen_at(door, config)?, address.into()))
+    }
+
+    /// Listens at a door that stands: the listener's number.
+    pub(crate) fn listen_at(&mut self, door: TcpDoor, config: mpa::Config) -> io::Result<u32> {
         self.doors_made += 1;
         let number = self.doors_made;
         self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
         self.doors.insert(number, Door { door, config });
-        Ok((number, address.into()))
+        Ok(number)
     }
 
-    pub(super) fn unlisten(&mut self, listener: u32, now: Instant) {
+    /// From now on [`Core::changed`] names every end whose story goes on.
+    pub(crate) fn follow_all(&mut self) {
+        self.changed = Some(Vec::new());
+    }
+
+    /// The next end whose story went on.
+    pub(crate) fn changed(&mut self) -> Option<u32> {
+        self.changed.as_mut()?.pop()
+    }
+
+    /// The next request at any listener; who takes it holds its end.
+    pub(crate) fn next_request(&mut self) -> Option<Request> {
+        let request = self.requests.pop_front()?;
+        self.stories.entry(request.end).or_default();
+        Some(request)
+    }
+
+    pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
         match &mut self.efe {
             Some(efe) => efe.endpoint.unlisten(listener as u16),
             None => drop(self.doors.remove(&listener)),
@@ -264,7 +489,7 @@ impl Core {
     }
 
     /// The next request at a listener.
-    pub(super) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
+    pub(crate) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
         let at = self.requests.iter().position(|request| request.listener == listener)?;
         let request = self.requests.remove(at)?;
         self.stories.entry(request.end).or_default();
@@ -272,7 +497,7 @@ impl Core {
         Some((request, from.map(|(_, peer)| peer)))
     }
 
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &mut self,
         end: u32,
         qp: u32,
@@ -288,14 +513,14 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+    pub(crate) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.reject(endpoint, end, private_data, now)
     }
 
     /// Nobody holds an end any more. One that is on its way to its end goes on, as long as its queue pair lives: its line
     /// says its farewell when there is no more to say ([`Core::write`]).
-    pub(super) fn release(&mut self, end: u32, now: Instant) {
+    pub(crate) fn release(&mut self, end: u32, now: Instant) {
         if !self.nic.is_ending(end) {
             return self.forget(end, now);
         }
@@ -305,27 +530,78 @@ impl Core {
     }
 
     /// An end goes at once.
-    pub(super) fn forget(&mut self, end: u32, now: Instant) {
+    pub(crate) fn forget(&mut self, end: u32, now: Instant) {
         self.stories.remove(&end);
         self.orphans.retain(|&orphan| orphan != end);
-        if self.lines.get(&end).is_some_and(|line| line.finished) {
+        match self.remove_line(end) {
             // It has said its farewell: the rest is the system's.
-            self.lines.remove(&end);
-        } else if let Some(line) = self.lines.remove(&end) {
-            line.link.abort();
+            Some(line) if line.finished => {}
+            Some(line) => line.link.abort(),
+            None => {}
         }
         self.choose_direct();
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.forget(endpoint, end, now);
     }
 
+    /// An end goes at once, but what its socket has taken still arrives: for a queue pair that is destroyed when its work is
+    /// complete. A frame that has begun cannot be finished any more: then the stream is cut.
+    pub(crate) fn part(&mut self, end: u32, now: Instant) {
+        let is_whole = self.nic.stands(end)
+            && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
+        if is_whole && let Some(mut line) = self.remove_line(end) {
+            if !line.finished {
+                line.finish();
+            }
+            if line.shared.is_some() {
+                // What is in the memory stays there for the peer.
+                return self.forget(end, now);
+            }
+            self.farewells_made = self.farewells_made.wrapping_add(1);
+            let number = self.farewells_made;
+            let data = File::Farewell(number).data();
+            if epoll::modify(&self.epoll, line.link.as_fd(), data, EventFlags::IN).is_ok() {
+                self.farewells.insert(number, line.link);
+                self.alarms.push(Reverse((now + FAREWELL, Alarm::Parted(number))));
+            }
+        }
+        self.forget(end, now);
+    }
+
+    fn shared_link(&self, end: &u32) -> Option<&SharedLink> {
+        self.lines.get(end)?.shared.as_ref()
+    }
+
+    fn remove_line(&mut self, end: u32) -> Option<Line> {
+        let line = self.lines.remove(&end)?;
+        if line.shared.is_some() {
+            self.shared.retain(|&shared| shared != end);
+        }
+        Some(line)
+    }
+
+    /// What a peer says to nobody any more, until it ends.
+    fn hear_farewell(&mut self, number: u32) {
+        let Some(link) = self.farewells.get(&number) else { return };
+        for _ in 0..BUDGET_BYTES / ROOM_BYTES {
+            match link.receive(&[], &mut self.room) {
+                Ok(Some(read)) if read > 0 => {}
+                Ok(None) => return,
+                _ => {
+                    self.farewells.remove(&number);
+                    return;
+                }
+            }
+        }
+    }
+
     /// The addresses of an end's stream, ours first.
-    pub(super) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+    pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
         self.lines.get(&end)?.link.addresses().ok()
     }
 
     /// Every connection is cut.
-    pub(super) fn abort_all(&mut self, now: Instant) {
+    pub(crate) fn abort_all(&mut self, now: Instant) {
         let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
         for end in ends {
             match self.nic.qp_of(end) {
@@ -340,8 +616,13 @@ impl Core {
         self.serve(now);
     }
 
+    /// Streams that go through shared memory.
+    pub(crate) fn shared(&self) -> usize {
+        self.shared.len()
+    }
+
     /// Lines that there are.
-    pub(super) fn lines(&self) -> usize {
+    pub(crate) fn lines(&self) -> usize {
         self.lines.len()
     }
 
@@ -359,11 +640,23 @@ impl Core {
                     if bits.intersects(EventFlags::OUT) {
                         self.on_writable(end, now);
                     }
+                    if bits.intersects(EventFlags::RDHUP) {
+                        self.peer_left(end);
+                    }
                     if bits.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
                         self.read(end, bits.intersects(EventFlags::HUP | EventFlags::ERR), now);
                     }
                 }
                 Some(File::Door(door)) => self.open_door(door, now),
+                Some(File::Farewell(link)) => self.hear_farewell(link),
+                Some(File::Offer(end)) => self.on_offer(end),
+                Some(File::Shared(end)) => {
+                    let shared = self.lines.get_mut(&end).and_then(|line| line.shared.as_mut());
+                    if let Some(shared) = shared {
+                        let over = shared.is_hung_up();
+                        self.read(end, over, now);
+                    }
+                }
                 Some(File::Efe) | None => {}
             }
         }
@@ -372,8 +665,8 @@ impl Core {
     fn open_door(&mut self, number: u32, now: Instant) {
         for _ in 0..64 {
             let Some(Door { door, config }) = self.doors.get(&number) else { return };
-            let link = match door.accept() {
-                Ok(Some((link, _))) => link,
+            let (link, from) = match door.accept() {
+                Ok(Some(came)) => came,
                 Ok(None) => return,
                 // No file is left: one of those that wait makes room, or the door stays closed for a while.
                 Err(_) if self.nic.give_up_oldest() => {
@@ -390,7 +683,15 @@ impl Core {
             };
             // Too many: it is closed.
             let Some(end) = self.nic.incoming(config, number, now) else { continue };
-            if self.add_line(end, link, true).is_err() {
+            let mut offer = Offer::None;
+            // A peer of this host that can share memory has opened a door.
+            if self.shares
+                && let Ok(half) = shared::call(from)
+            {
+                offer = Offer::Calling(half);
+                self.alarms.push(Reverse((now + OFFER, Alarm::Offer(end))));
+            }
+            if self.add_line(end, link, true, offer).is_err() {
                 self.nic.forget(None, end, now);
             }
         }
@@ -420,10 +721,18 @@ impl Core {
         loop {
             let Core { nic, lines, room, places, .. } = self;
             let Some(line) = lines.get_mut(&end).filter(|line| line.connected) else { return };
+            if matches!(line.offer, Offer::Calling(_)) {
+                return;
+            }
             let Some((stream, core)) = nic.stream(end) else { return };
             if !stream.wants_bytes() {
+                let has_ended = line.shared.as_ref().is_some_and(SharedLink::has_ended);
                 // Its end is announced for as long as it stands, whatever is watched: it cannot stand in an ended stream.
-                return if over { self.gone(end, false, now) } else { self.set_interest(end) };
+                return match (over, has_ended) {
+                    (true, _) => self.gone(end, false, now),
+                    (_, true) => self.peer_left(end),
+                    _ => self.set_interest(end),
+                };
             }
             let landing = stream.landing(core, places);
             let most = stream.read_ahead(ROOM_BYTES);
@@ -431,8 +740,8 @@ impl Core {
             // What goes where it belongs, and how much may be read behind it.
             let first = landing + rest.len();
             let read = match rest {
-                [] => line.link.receive(places, &mut room[..most]),
-                rest => line.link.receive_into(rest, &mut room[..most]),
+                [] => line.receive(places, &mut room[..most]),
+                rest => line.receive_into(rest, &mut room[..most]),
             };
             let read = match read {
                 Ok(None) => return,
@@ -450,6 +759,10 @@ impl Core {
             places.clear();
             if read > landed {
                 self.nic.receive(end, &self.room[..read - landed], now);
+                // What follows the peer's reply comes through shared memory, if both have it.
+                if self.change_over(end) {
+                    return;
+                }
             }
             budget = budget.saturating_sub(read);
             // Less than there was room for: that was all.
@@ -471,10 +784,10 @@ impl Core {
             self.orphans.swap_remove(at);
             self.nic.forget(None, end, now);
         }
-        if let Some(line) = self.lines.remove(&end)
-            && !in_order
-        {
-            line.link.abort();
+        match self.remove_line(end) {
+            Some(line) if !in_order => line.link.abort(),
+            Some(mut line) if line.shared.is_some() => line.finish(),
+            _ => {}
         }
         self.choose_direct();
         self.news = true;
@@ -498,12 +811,19 @@ impl Core {
             if line.blocked {
                 return;
             }
-            let Some((stream, core)) = nic.stream(end) else { return };
+            if matches!(line.offer, Offer::Ready(_))
+                && nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0)
+                && self.change_over(end)
+            {
+                continue;
+            }
+            let Core { nic, lines, .. } = self;
+            let (Some(line), Some((stream, core))) = (lines.get_mut(&end), nic.stream(end)) else { return };
             if !stream.fill(core) {
                 break;
             }
             let whole = stream.unsent_bytes();
-            match line.link.send(stream.chunks()) {
+            match line.send(stream.chunks()) {
                 Ok(sent) => {
                     stream.advance(core, sent);
                     if sent < whole {
@@ -531,7 +851,7 @@ impl Core {
                 if let Some(line) = self.lines.get_mut(&end)
                     && !mem::replace(&mut line.finished, true)
                 {
-                    line.link.finish();
+                    line.finish();
                     self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
                 }
             }
@@ -539,16 +859,35 @@ impl Core {
         }
     }
 
+    /// The peer's half of a stream has ended behind a message that waits for a receive: its host hears of it now, as in
+    /// InfiniBand, where such a message would not hold the news back.
+    fn peer_left(&mut self, end: u32) {
+        let stands_still = self.nic.stream(end).is_some_and(|(stream, _)| !stream.wants_bytes());
+        let Some(line) = self.lines.get_mut(&end).filter(|line| stands_still && !line.left) else { return };
+        line.left = true;
+        self.go_on(end, |story| story.left = true);
+        self.set_interest(end);
+        self.news = true;
+    }
+
+    /// Whether the peer's half of an end's stream has ended, though not all of it is taken.
+    pub(crate) fn has_left(&self, end: u32) -> bool {
+        self.lines.get(&end).is_some_and(|line| line.left)
+    }
+
     /// What an end's socket is watched for. Where it is tried directly that can wait until a driver sleeps.
     fn set_interest(&mut self, end: u32) {
-        if !self.direct.is_empty() && !self.armed {
-            return;
-        }
+        let is_tried = !self.direct.is_empty() && !self.armed;
         let Core { nic, lines, epoll, .. } = self;
         let (Some(line), Some((stream, _))) = (lines.get_mut(&end), nic.stream(end)) else { return };
+        if line.shared.is_some() || is_tried && stream.wants_bytes() {
+            return;
+        }
         let mut wanted = EventFlags::empty();
-        wanted.set(EventFlags::IN, line.connected && stream.wants_bytes());
+        let waits = matches!(line.offer, Offer::Calling(_));
+        wanted.set(EventFlags::IN, line.connected && stream.wants_bytes() && !waits);
         wanted.set(EventFlags::OUT, line.blocked);
+        wanted.set(EventFlags::RDHUP, !stream.wants_bytes() && !line.left);
         if wanted != line.interest {
             line.interest = wanted;
             // It fails when the socket has gone, which its next read tells.
@@ -580,6 +919,16 @@ impl Core {
         self.hear(now);
     }
 
+    /// The story of an end goes on, if somebody holds it: whether.
+    fn go_on(&mut self, end: u32, how: impl FnOnce(&mut Story)) -> bool {
+        let Some(story) = self.stories.get_mut(&end) else { return false };
+        how(story);
+        if let Some(changed) = &mut self.changed {
+            changed.push(end);
+        }
+        true
+    }
+
     /// What has happened is put where it is looked for.
     fn hear(&mut self, now: Instant) {
         while let Some(news) = self.nic.news() {
@@ -587,31 +936,27 @@ impl Core {
             match news {
                 News::Asked(request) => self.requests.push_back(request),
                 News::Connected { end, private_data } => {
-                    if let Some(story) = self.stories.get_mut(&end) {
-                        story.connected = Some(private_data);
+                    if self.nic.peer_may_sleep(end) {
+                        self.alarms.push(Reverse((now + NUDGE, Alarm::Nudge(end, 0))));
                     }
+                    self.go_on(end, |story| story.connected = Some(private_data));
                 }
                 News::Failed { end, error } => {
-                    if let Some(story) = self.stories.get_mut(&end) {
-                        story.failed = Some(error);
-                    }
+                    self.go_on(end, |story| story.failed = Some(error));
                 }
                 News::Withdrawn { end } => {
                     self.requests.retain(|request| request.end != end);
-                    match self.stories.get_mut(&end) {
-                        Some(story) => story.gone = true,
-                        None if self.lines.contains_key(&end) => self.orphans.push(end),
-                        None => self.nic.forget(None, end, now),
+                    if self.go_on(end, |story| story.gone = true) {
+                    } else if self.lines.contains_key(&end) {
+                        self.orphans.push(end);
+                    } else {
+                        self.nic.forget(None, end, now);
                     }
                 }
                 News::Gone { end } if self.orphans.contains(&end) && !self.lines.contains_key(&end) => {
                     self.forget(end, now);
                 }
-                News::Gone { end } => {
-                    if let Some(story) = self.stories.get_mut(&end) {
-                        story.gone = true;
-                    }
-                }
+                News::Gone { end } => drop(self.go_on(end, |story| story.gone = true)),
             }
         }
         while self.events.len() < self.nic.core.config().events_max
@@ -636,8 +981,16 @@ impl Core {
             self.alarms.pop();
             match alarm {
                 Alarm::Hold(end, times) => self.hold(end, times, now),
+                Alarm::Nudge(end, times) => {
+                    if self.nic.nudge(end) && times + 1 < NUDGES_MAX {
+                        let later = NUDGE * 2u32.pow(times + 1);
+                        self.alarms.push(Reverse((now + later, Alarm::Nudge(end, times + 1))));
+                    }
+                }
                 Alarm::Farewell(end) if self.lines.contains_key(&end) => self.gone(end, true, now),
                 Alarm::Farewell(_) => {}
+                Alarm::Offer(end) => self.withdraw_offer(end),
+                Alarm::Parted(number) => drop(self.farewells.remove(&number)),
                 Alarm::Door(number) => {
                     if let Some(Door { door, .. }) = self.doors.get(&number) {
                         let data = File::Door(number).data();
@@ -676,6 +1029,7 @@ impl Machine for Core {
         self.asked = self.asked.wrapping_add(1);
         if self.direct.is_empty() || self.asked.is_multiple_of(ASK_EVERY) {
             self.ask(now);
+            self.look_at_shared(now);
         } else {
             for index in 0..self.direct.len() {
                 let Some(&end) = self.direct.get(index) else { break };
@@ -713,11 +1067,13 @@ impl Machine for Core {
     }
 
     fn has_more(&self) -> bool {
-        self.more
+        let is_rung = |end| self.shared_link(end).is_some_and(|link| !link.is_armed());
+        self.more || self.armed && self.shared.iter().any(is_rung)
     }
 
     fn arm(&mut self) {
         self.armed = true;
+        self.shared.iter().filter_map(|end| self.shared_link(end)).for_each(SharedLink::arm);
         for index in 0..self.direct.len() {
             self.set_interest(self.direct[index]);
         }
@@ -725,7 +1081,7 @@ impl Machine for Core {
 
     fn disarm(&mut self) -> Option<u64> {
         self.armed = false;
-        None
+        self.shared.iter().filter_map(|end| self.shared_link(end)?.disarm()).min()
     }
 
     fn after_sleep(&mut self) {

@@ -29,7 +29,7 @@
 //! Left out  fork: a child must not use its parent's context.
 
 mod connect;
-mod core;
+pub(crate) mod core;
 mod link;
 mod memory;
 mod queues;
@@ -45,7 +45,7 @@ pub use kiban_stack::iwarp::rnic::{
 };
 
 use self::core::Core;
-use crate::turn::{Ended, Turn};
+use crate::turn::{Ended, Helping, Turn};
 use kiban_ground::{Report, Wait};
 use kiban_stack::iwarp::nic::OpenError;
 use std::fmt;
@@ -142,7 +142,7 @@ impl Context {
     /// As [`Context::open`].
     pub fn open_with(lower: &Lower, config: Config) -> Result<Context, Error> {
         let lower = lower.clone();
-        let turn = Turn::new("kiban-rdma", |epoll| Core::open(lower, config, epoll))?;
+        let turn = Turn::new("kiban-rdma", Helping::SELDOM, |epoll| Core::open(lower, config, epoll))?;
         Ok(Context { turn })
     }
 

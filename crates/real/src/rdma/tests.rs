@@ -375,3 +375,46 @@ fn a_queue_pair_has_one_connection_at_a_time_and_starts_anew_without_the_old_one
         drop(again);
     }
 }
+
+/// The reply of soft-iWARP to a request without private data of the program's: revision 2, depths of one.
+const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
+/// A Send of no bytes, without CRC: DDP untagged and last, RDMAP's Send, queue 0, message 1, offset 0.
+const EMPTY_SEND: [u8; 24] = [0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A Write of no bytes to nowhere: DDP tagged and last, RDMAP's Write, tag 1, offset 0.
+const EMPTY_WRITE: [u8; 20] = [0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn a_peer_that_sleeps_through_the_first_words_is_woken_until_it_speaks() {
+    use std::io::{Read, Write};
+    let door = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
+    let at = Address::Ip(door.local_addr().expect("bound"));
+    let one = Side::new(Context::open(&Lower::Tcp { from: None }).expect("sockets"));
+    one.qp.post_recv(7, &[]).expect("room");
+    std::thread::scope(|scope| {
+        let sleeping = scope.spawn(|| {
+            let (mut line, _) = door.accept().expect("who connects");
+            line.set_read_timeout(Some(LONG)).expect("a time");
+            line.read_exact(&mut [0; 24]).expect("a request");
+            line.write_all(REPLY).expect("room");
+            let (mut sent, mut woken) = ([0; 24], [0; 20]);
+            line.read_exact(&mut sent).expect("what the program says");
+            assert_eq!(sent, EMPTY_SEND);
+            for _ in 0..2 {
+                line.read_exact(&mut woken).expect("what wakes");
+                assert_eq!(woken, EMPTY_WRITE);
+            }
+            line.write_all(&EMPTY_SEND).expect("room");
+            line
+        });
+        let connected = one.qp.connect(at, &Connect::default(), LONG).expect("connected");
+        one.qp.post_send(Wr::send_inline(1, b"")).expect("room");
+        // The Writes that wake are nobody's: no completion tells of them.
+        assert_eq!([one.done().id, one.done().id], [1, 7]);
+        let mut line = sleeping.join().expect("it woke");
+        // From now on the program alone is heard.
+        connected.disconnect();
+        let mut rest = Vec::new();
+        line.read_to_end(&mut rest).expect("the end");
+        assert!(rest.chunks(20).all(|write| write == EMPTY_WRITE) && rest.len() <= 20, "{rest:?}");
+    });
+}

@@ -78,10 +78,7 @@ impl<M: Machine, Q: Place> Sleeper<Shared<M, Q>> for Shared<M, Q> {
             held.sleeps_until = until.min(held.machine.deadline());
             timeout = (held.sleeps_until != Instant::NEVER).then(|| held.sleeps_until.since(now));
         }
-        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 32];
-        let timeout = timeout.map(crate::wait::timespec);
-        // Errors are early ends.
-        let _ = epoll::wait(&self.doors.epoll, &mut events, timeout.as_ref());
+        super::signals::sleep(&self.doors.epoll, timeout.map(crate::wait::timespec).as_ref());
         let mut held = lock(&self.held);
         held.sleeps_until = Instant::ZERO;
         held.recent.1 = 0;

@@ -13,10 +13,25 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long nobody has driven before the helper does; also its tick.
-const IDLE: Duration = Duration::from_millis(10);
-/// The longest tick, while somebody else drives.
-const TICK_MAX: Duration = Duration::from_millis(100);
+/// When the helper drives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Helping {
+    /// How long nobody has driven before the helper does; also its tick.
+    pub(crate) idle: Duration,
+    /// The longest tick, while somebody else drives.
+    pub(crate) tick_max: Duration,
+    /// Whether only who looks for something drives: a program that posts, and finds what was there, may never look again.
+    pub(crate) alert: bool,
+}
+
+impl Helping {
+    /// For programs that work and wait by the turn alone.
+    pub(crate) const SELDOM: Helping =
+        Helping { idle: Duration::from_millis(10), tick_max: Duration::from_millis(100), alert: false };
+    /// For programs that also wait beside it: on files that the turn signals, on memory that peers write to.
+    pub(crate) const ALERT: Helping =
+        Helping { idle: Duration::from_micros(50), tick_max: Duration::from_millis(1), alert: true };
+}
 
 /// The word that ends the thread.
 #[derive(Default)]
@@ -62,7 +77,8 @@ impl<M: Machine, Q: Place> Drop for Helper<M, Q> {
 
 fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
     let mut waiting: Option<Waiting> = None;
-    let mut tick = IDLE;
+    let Helping { idle: idle_min, tick_max, .. } = shared.helping;
+    let mut tick = idle_min;
     loop {
         let guard = lock(&end.lock);
         if end.ends.load(Ordering::Acquire) {
@@ -75,15 +91,15 @@ fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
             return;
         }
         let idle = shared.clock.now().since(Instant::from_nanos(shared.driven_at.load(Ordering::Relaxed)));
-        if idle < IDLE {
-            tick = IDLE;
+        if idle < tick {
+            tick = if shared.helping.alert { (tick * 2).min(tick_max) } else { idle_min };
             continue;
         }
         let Ok(driver) = shared.driver.try_lock() else {
-            tick = (tick * 2).min(TICK_MAX);
+            tick = (tick * 2).min(tick_max);
             continue;
         };
-        tick = IDLE;
+        tick = idle_min;
         shared.helper_drives.store(true, Ordering::Release);
         let waiting = waiting.get_or_insert_with(|| Waiting::new(Wait::Interrupt, shared.clock));
         // Until somebody takes over.
@@ -91,7 +107,7 @@ fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
             let ends = end.ends.load(Ordering::Acquire);
             (ends || !shared.helper_drives.load(Ordering::Acquire)).then_some(())
         };
-        let _ = shared.drive_until(waiting, Instant::NEVER, &mut look);
+        let _ = shared.drive_until(waiting, Instant::NEVER, None, &mut look);
         drop(driver);
         shared.call_followers();
     }

@@ -9,14 +9,18 @@
 //!           computes (`helper.rs`). It sleeps until something arrives.
 //! Doors     what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's deadline, and whoever
 //!           changes something beside it (`doors.rs`).
+//! Signals   of the program end a wait that asks for it ([`Turn::wait_interruptibly`], `signals.rs`).
 //! Limits    one lock a turn: programs that drive much from many threads make several.
 //! Left out  fork: a child must not use its parent's turn. Fairness among those who follow.
 
 mod doors;
 mod helper;
 mod places;
+mod signals;
 
 pub(crate) use doors::watch;
+pub(crate) use helper::Helping;
+pub use signals::ends_this_call;
 
 use self::doors::Doors;
 use self::helper::Helper;
@@ -27,12 +31,18 @@ use kiban_ground::{Instant, Report, Wait};
 use std::hash::Hash;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// A reading of the clock is good for so many ticks: some ten microseconds, less than any deadline is exact to.
 const RECENT_TICKS: u64 = 30_000;
+
+/// After so many looks in vain a program is taken to go on looking.
+const VAIN_MAX: u32 = 8;
+
+/// Whoever spins for ever lets signals in after so many looks: some hundred microseconds.
+const LET_IN_LOOKS: u32 = 1024;
 
 /// What a turn guards: a value that takes and sends when it is driven. All calls come under the lock.
 pub(crate) trait Machine: Send + 'static {
@@ -99,8 +109,11 @@ struct Shared<M, Q> {
     places: Mutex<Places<Q>>,
     /// When somebody last moved things, nanoseconds of the clock.
     driven_at: AtomicU64,
+    helping: Helping,
     /// The helper sleeps on the doors.
     helper_drives: AtomicBool,
+    /// Looks in a row that found nothing.
+    vain: AtomicU32,
     closed: AtomicBool,
 }
 
@@ -150,6 +163,7 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
     /// The machine's own, or the system has no file or thread to spare.
     pub(crate) fn new<E: From<io::Error>>(
         helper: &str,
+        helping: Helping,
         make: impl FnOnce(&OwnedFd) -> Result<M, E>,
     ) -> Result<Turn<M, Q>, E> {
         let clock = Clock::new();
@@ -164,7 +178,9 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
             news: (Mutex::new(0), Condvar::new()),
             places: Mutex::default(),
             driven_at: AtomicU64::new(0),
+            helping,
             helper_drives: AtomicBool::new(false),
+            vain: AtomicU32::new(0),
             closed: AtomicBool::new(false),
         });
         let helper = Helper::start(helper, &shared)?;
@@ -202,7 +218,9 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         let shared = &*self.shared;
         let mut held = lock(&shared.held);
         let now = held.now(shared.clock);
-        shared.note(now);
+        if !shared.helping.alert {
+            shared.note(now);
+        }
         let done = work(&mut held.machine, now);
         held.machine.flush(now);
         let earlier = held.wakes_sleeper();
@@ -211,8 +229,8 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         if news {
             shared.call_followers();
         }
-        // A driver that sleeps does so by an earlier deadline, or for what has just happened.
-        if news || earlier {
+        // A driver that sleeps does so by an earlier deadline, or for what has just happened: the helper waits for nothing.
+        if earlier || news && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed)) {
             shared.doors.wake();
         }
         done
@@ -234,6 +252,36 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         queue: Q,
         once: Option<Wait>,
         timeout: Duration,
+        look: impl FnMut(&mut M) -> Option<T>,
+    ) -> Result<T, Ended> {
+        self.wait_holding(queue, once, timeout, None, look)
+    }
+
+    /// The same by the queue's policy; `None`: a signal's handler has ended the wait, as read(2) ends (`signals.rs`).
+    ///
+    /// # Errors
+    /// As [`Turn::wait`].
+    pub(crate) fn wait_interruptibly<T>(
+        &self,
+        queue: Q,
+        timeout: Duration,
+        mut look: impl FnMut(&mut M) -> Option<T>,
+    ) -> Result<Option<T>, Ended> {
+        if let Some(found) = self.look(&mut look) {
+            return Ok(Some(found));
+        }
+        let signals = signals::Held::new();
+        self.wait_holding(queue, None, timeout, Some(&signals), |machine| {
+            look(machine).map(Some).or_else(|| signals.has_ended().then_some(None))
+        })
+    }
+
+    fn wait_holding<T>(
+        &self,
+        queue: Q,
+        once: Option<Wait>,
+        timeout: Duration,
+        signals: Option<&signals::Held>,
         mut look: impl FnMut(&mut M) -> Option<T>,
     ) -> Result<T, Ended> {
         let shared = &*self.shared;
@@ -252,7 +300,8 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
         loop {
             match shared.driver.try_lock() {
                 Ok(driver) => {
-                    let found = spot.wait(|waiting| shared.drive_until(waiting, deadline, &mut look));
+                    let found =
+                        spot.wait(|waiting| shared.drive_until(waiting, deadline, signals, &mut look));
                     drop(driver);
                     // Another may want to drive now.
                     shared.call_followers();
@@ -264,6 +313,9 @@ impl<M: Machine, Q: Place> Turn<M, Q> {
                 Err(TryLockError::WouldBlock) => {
                     if let Some(found) = shared.follow(deadline, &mut look) {
                         return found?;
+                    }
+                    if let Some(signals) = signals {
+                        signals.let_in();
                     }
                 }
             }
@@ -309,6 +361,16 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         }
     }
 
+    /// The program has looked, and moved things. One that goes on looking needs no helper.
+    #[inline]
+    fn note_look(&self, now: Instant, found: bool) {
+        let vain = if found { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
+        self.vain.store(vain, Ordering::Relaxed);
+        if found || vain >= VAIN_MAX {
+            self.note(now);
+        }
+    }
+
     /// Looks; finds nothing; moves what is there to move, and looks again. Whether there was news, perhaps for others. Who
     /// `drives` does nothing else; who does not shows that the program is at work.
     #[inline]
@@ -316,19 +378,26 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         let mut held = lock(&self.held);
         let mut found = look(&mut held.machine);
         if found.is_some() {
+            self.vain.store(0, Ordering::Relaxed);
             return (found, false);
         }
         let now = held.now(self.clock);
-        if !drives {
+        if !drives && !self.helping.alert {
             self.note(now);
         }
         held.machine.drive(now);
         found = look(&mut held.machine);
+        if self.helping.alert && !drives {
+            self.note_look(now, found.is_some());
+        } else if self.helping.alert && !self.helper_drives.load(Ordering::Relaxed) {
+            self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
+        }
         if found.is_none() {
             held.machine.settle(now);
         }
         let news = held.machine.take_news();
-        let overtaken = held.is_overtaken();
+        // What this look has found out may be due before a sleeping driver wakes.
+        let overtaken = if drives { held.is_overtaken() } else { held.wakes_sleeper() };
         drop(held);
         if news {
             self.call_followers();
@@ -341,10 +410,18 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
         &self,
         waiting: &mut Waiting,
         deadline: Instant,
+        signals: Option<&signals::Held>,
         look: &mut impl FnMut(&mut M) -> Option<T>,
     ) -> Option<T> {
+        let mut looks = 0u32;
         // The machine's own deadlines end a sleep (`Sleeper for Shared`), and every look does what they ask for.
-        waiting.wait(self, self, deadline, || self.look(true, look).0)
+        waiting.wait(self, self, deadline, || {
+            looks = looks.wrapping_add(1);
+            if let Some(signals) = signals.filter(|_| looks.is_multiple_of(LET_IN_LOOKS)) {
+                signals.let_in();
+            }
+            self.look(true, look).0
+        })
     }
 
     /// Somebody else drives: sleep until there is news, or nobody drives. None: try to drive.

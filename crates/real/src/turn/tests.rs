@@ -59,7 +59,8 @@ impl Machine for Desk {
 }
 
 fn turn(desk: Desk) -> Turn<Desk, usize> {
-    let turn = Turn::new::<io::Error>("desk", |_| Ok(desk)).expect("a few files and a thread may be had");
+    let turn = Turn::new::<io::Error>("desk", Helping::SELDOM, |_| Ok(desk))
+        .expect("a few files and a thread may be had");
     turn.set_wait(Wait::Interrupt);
     turn
 }

@@ -15,7 +15,7 @@ mod device;
 pub use device::{Device, HostAddress, OpenError, UDP_PORT};
 
 use self::core::Core;
-use crate::turn::{Ended, Machine, Turn};
+use crate::turn::{Ended, Helping, Machine, Turn};
 use kiban_ground::{Instant, Region, Report, Wait};
 use kiban_stack::vi::{
     Config, ConnectError, Done, Event, MemoryAttributes, Refusal, Remoteness, Segment, Status, ViAttributes,
@@ -123,7 +123,7 @@ impl Nic {
     /// # Errors
     /// As [`Nic::open`].
     pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
-        Ok(Nic { turn: Turn::new("kiban-vi", |epoll| Core::open(device, config, epoll))? })
+        Ok(Nic { turn: Turn::new("kiban-vi", Helping::SELDOM, |epoll| Core::open(device, config, epoll))? })
     }
 
     /// The NIC's own address, without discriminator.

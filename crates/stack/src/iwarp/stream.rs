@@ -25,7 +25,8 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 use kiban_ground::{Region, SharedBytes};
-use kiban_wire::rdmap::Reason;
+use kiban_wire::ddp::{self, Header, Placing};
+use kiban_wire::rdmap::{Opcode, Reason};
 
 /// From so many payload bytes on, a frame's payload lands where it belongs instead of in between.
 pub const LANDING_BYTES_MIN: usize = 16 * 1024;
@@ -41,6 +42,9 @@ pub const BURST_BYTES: usize = 256 * 1024;
 const BURST_PARTS: usize = 512;
 /// A stream with nothing to send keeps no more room than this: the rest is for the next stream.
 const IDLE_BYTES_MAX: usize = 4096;
+
+/// Where nothing is written to or read from. Zero is a tag that some peers do not like, though no byte goes there.
+const NOWHERE: Place = Place { stag: 1, offset: 0 };
 
 /// What a stream tells the connection manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -203,6 +207,8 @@ pub struct Stream {
     news: Option<News>,
     /// The peer broke a rule: nothing more is taken.
     deaf: bool,
+    /// Something has come since the start frames.
+    heard: bool,
     /// After an answer that ends it, or a fault.
     ends: StreamWish,
 }
@@ -223,6 +229,7 @@ impl Stream {
             behind: (Vec::new(), 0),
             news: None,
             deaf: false,
+            heard: false,
             ends: StreamWish::Open,
         }
     }
@@ -314,7 +321,7 @@ impl Stream {
         let Agreed { crc, markers_in, markers_out, ird, ord, rtr, extensions, .. } = *agreed;
         // A read that says no more than that we are ready takes a place of its own.
         let ord = if initiates && rtr == Some(Rtr::Read) { ord.max(1) } else { ord };
-        let traits = StreamTraits { ird, ord, extensions, may_send: initiates };
+        let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: initiates };
         if rnic.connect(qp, traits).is_err() {
             // The queue pair has gone, or was taken by another stream.
             self.fail();
@@ -333,8 +340,6 @@ impl Stream {
     /// The initiator's first word lets the responder speak (RFC 6581 §9).
     fn ready_to_receive(&mut self, rnic: &mut Rnic, qp: u32, rtr: Rtr) {
         let nothing = |operation| SendWork::new(0, operation, Data::none());
-        // Zero is a tag that some peers do not like, though no byte goes there.
-        let nowhere = Place { stag: 1, offset: 0 };
         let posted = match rtr {
             Rtr::Empty => {
                 let start = mpa::begin(&mut self.out.own, 0);
@@ -343,8 +348,8 @@ impl Stream {
                 self.out.close();
                 Ok(())
             }
-            Rtr::Write => rnic.post_quietly(qp, nothing(Operation::write(nowhere))),
-            Rtr::Read => rnic.post_quietly(qp, nothing(Operation::read(nowhere))),
+            Rtr::Write => rnic.post_quietly(qp, nothing(Operation::write(NOWHERE))),
+            Rtr::Read => rnic.post_quietly(qp, nothing(Operation::read(NOWHERE))),
         };
         if posted.is_err() {
             self.fail();
@@ -418,6 +423,7 @@ impl Stream {
 
     /// Takes bytes when the stream is up: how many.
     fn take_bytes(&mut self, rnic: &mut Rnic, bytes: &[u8]) -> usize {
+        self.heard = true;
         let Some(qp) = self.qp.filter(|_| !self.deaf) else { return bytes.len() };
         if self.stalled.is_some() {
             self.behind.0.extend_from_slice(bytes);
@@ -684,6 +690,28 @@ impl Stream {
             put_by(&mut rnic.spare[BURST], &mut self.out.own);
         }
         self.out.bytes > 0
+    }
+
+    /// A peer that has been spoken to and has said nothing yet may have slept through it: soft-iWARP of Linux is not told of
+    /// bytes that come between its reply and its taking over of the socket (`siw_accept`, 6.1), and sleeps until more come.
+    /// A Write of nothing is more, and changes nothing. Whether there may be need of another.
+    pub fn nudge(&mut self, rnic: &mut Rnic) -> bool {
+        if self.heard || self.ends != StreamWish::Open || !matches!(self.phase, Phase::Up { .. }) {
+            return false;
+        }
+        // Such a peer is kiban's, and counts.
+        if self.qp.is_some_and(|qp| rnic.acknowledges(qp)) {
+            return false;
+        }
+        // Not within a message (RFC 5041 §5.2): when there is nothing more to make a segment of, all are whole.
+        if !self.fill(rnic) && self.out.segments > 0 {
+            let mut header = [0; ddp::TAGGED_BYTES];
+            let placing = Placing::Tagged { stag: NOWHERE.stag, offset: NOWHERE.offset };
+            Header { last: true, ulp: Opcode::Write.octet(), placing }.write(&mut header);
+            self.out.segment(&header, Payload::Bytes(&[]));
+            self.out.close();
+        }
+        true
     }
 
     /// The bytes of the burst that have not left.

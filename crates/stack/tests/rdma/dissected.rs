@@ -193,7 +193,10 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
         let remote = Place { stag: rkey, offset: target.address() };
         let word = Sge { length: 8, ..here };
         let whole = Data::one(here);
-        (1..=6).for_each(|id| two.receive(id, Some(there)));
+        (1..=8).for_each(|id| two.receive(id, Some(there)));
+        for host in [&mut one, &mut two] {
+            host.nic.core.agree_on_own(host.qp).expect("there");
+        }
         one.send(1, Operation::write(remote), whole.clone());
         one.send(2, Operation::read(remote), whole.clone());
         one.send(3, Operation::SEND, whole.clone());
@@ -216,8 +219,12 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
         one.send(9, Operation::Immediate { data: 7 }, Data::none());
         let work = SendWork::new(10, Operation::Immediate { data: 7 }, Data::none());
         one.nic.core.post_send(one.qp, SendWork { solicited: true, ..work }).expect("posted");
+        // No standard has these two, and Wireshark no name; their frames are as whole as the others.
+        one.send(11, Operation::SendImmediate { data: 8 }, Data::one(word));
+        let work = SendWork::new(12, Operation::SendImmediate { data: 8 }, Data::one(word));
+        one.nic.core.post_send(one.qp, SendWork { solicited: true, ..work }).expect("posted");
         taped.run(&mut tape);
-        for (host, expected) in [(&mut taped.one, 11), (&mut taped.two, 7)] {
+        for (host, expected) in [(&mut taped.one, 13), (&mut taped.two, 9)] {
             let done = host.completions();
             assert!(done.iter().all(|done| done.status == Status::Success), "{done:?}");
             assert_eq!(done.len(), expected);
@@ -238,14 +245,16 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
         ("Unknown (0x9)", 2),
         ("Atomic Request (0xa)", 4),
         ("Atomic Response (0xb)", 4),
+        ("Unknown (0xc)", 2),
+        ("Unknown (0xd)", 2),
         ("FetchAdd (0)", 2),
         ("CmpSwap (2)", 2),
     ] {
         assert_eq!(count_of(&lines, &format!("OpCode: {name}")), count, "{name}");
     }
     // The frames of one connection each.
-    assert_eq!(count_of(&lines, "(Good CRC32)"), 14);
-    assert_eq!(count_of(&lines, "CRC: 0x00000000"), 14);
+    assert_eq!(count_of(&lines, "(Good CRC32)"), 16);
+    assert_eq!(count_of(&lines, "CRC: 0x00000000"), 16);
     assert_eq!(tshark("operations", &tape, &["-Y", "iwarp_mpa.req || iwarp_mpa.rep"]).len(), 4);
     assert_eq!(tshark("operations", &tape, &["-Y", BAD]), [""; 0]);
 }

@@ -2,8 +2,11 @@
 
 mod captures;
 mod crowd;
+mod datagrams;
 mod dissected;
+mod expected;
 mod host;
+mod immediate;
 mod messages;
 mod midway;
 mod operations;

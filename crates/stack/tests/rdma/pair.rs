@@ -67,7 +67,8 @@ impl Memory {
     }
 }
 
-pub(crate) const TRAITS: StreamTraits = StreamTraits { ird: 4, ord: 4, extensions: true, may_send: true };
+pub(crate) const TRAITS: StreamTraits =
+    StreamTraits { ird: 4, ord: 4, extensions: true, kiban: false, may_send: true };
 
 pub(crate) fn attributes(pd: u32, cq: u32) -> QpAttributes {
     QpAttributes {

@@ -245,7 +245,7 @@ impl Stand {
         assert_eq!(one.nic.event(), Some(Event::PeerTerminated { qp: one.qp, reason }), "{name}");
         let status = match (reason.layer, reason.kind) {
             (0 | 1, 1) => Status::RemoteAccess,
-            (0, 2) => Status::RemoteOperation,
+            (0, 0 | 2) => Status::RemoteOperation,
             _ => Status::RemoteRequest,
         };
         let done: Vec<_> = one.completions().iter().map(|done| (done.id, done.status)).collect();

@@ -183,7 +183,8 @@ impl Half {
             Operation::Immediate { .. } => Kind::Immediate,
             Operation::Write { .. } => Kind::Write,
             Operation::Read { .. } => Kind::Read,
-            _ => Kind::Atomic,
+            Operation::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => Kind::CompareSwap,
+            _ => Kind::FetchAdd,
         };
         self.next_id += 1;
         let (signalled, fence) = (chance.happens(0.7), chance.happens(0.1));

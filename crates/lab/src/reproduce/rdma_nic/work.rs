@@ -70,7 +70,7 @@ impl Side {
             waits_for_receives: false,
         });
         let qp = qp.expect("its parts are there");
-        let traits = StreamTraits { ird: 1, ord: 1, extensions: false, may_send: true };
+        let traits = StreamTraits { ird: 1, ord: 1, extensions: false, kiban: false, may_send: true };
         nic.connect(qp, traits).expect("it is new");
         let memory = Region::new(0x10_0000, bytes);
         let stag = nic.register(pd, memory.clone(), Access::ALL).expect("the first of many");

@@ -186,7 +186,7 @@ impl Nic {
                     Ok(Answer::Agreed(_)) if is_narrow => ConnectError::Lost,
                     Ok(Answer::Agreed(agreed)) => {
                         let mpa::Agreed { ird, ord, extensions, private_data, .. } = agreed;
-                        let traits = StreamTraits { ird, ord, extensions, may_send: true };
+                        let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: true };
                         match end.qp.map(|qp| self.core.connect(qp, traits)) {
                             Some(Ok(())) => {
                                 end.stands = true;

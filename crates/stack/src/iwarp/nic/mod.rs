@@ -14,7 +14,7 @@
 mod flows;
 
 use super::mpa::{self, Initiator, Responder};
-use super::rnic::{Config, QpState, Rnic, StreamTraits, StreamWish};
+use super::rnic::{Config, QpState, Refusal, Rnic, StreamTraits, StreamWish};
 use super::stream::{self, Stream};
 use crate::efe::{Endpoint, FlowNumber};
 use alloc::boxed::Box;
@@ -28,6 +28,11 @@ use kiban_ground::{Chance, Instant, Region, Slab};
 /// A responder whose reply has arrived may speak so much later, if the initiator has not spoken: a peer that reads the
 /// reply and what follows in one go (siw) must not find them together.
 pub const HOLD: Duration = Duration::from_millis(1);
+
+/// An initiator that has spoken and heard nothing looks after its peer so much later.
+pub const NUDGE: Duration = Duration::from_millis(5);
+/// So many times at most, each after twice as long: a third of a second in all.
+pub const NUDGES_MAX: u32 = 6;
 
 /// Why a connection did not come to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -253,11 +258,12 @@ impl Nic {
         self.ends.get(end).is_some_and(|end| end.stands && !matches!(end.below, Below::Nothing))
     }
 
-    /// A queue pair has one connection at a time, and begins it as new.
+    /// A queue pair has one connection at a time, and begins it as new; one for datagrams has none.
     fn check_free(&self, qp: u32) -> Result<(), OpenError> {
         let end = self.end_of(qp).and_then(|end| self.ends.get(end));
         let is_idle = matches!(self.core.query_qp(qp), Ok((_, QpState::Idle, _)));
-        match is_idle && end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
+        let has_streams = self.core.datagram_state(qp) == Err(Refusal::OtherKind);
+        match is_idle && has_streams && end.is_none_or(|end| matches!(end.below, Below::Nothing)) {
             true => Ok(()),
             false => Err(OpenError::InUse),
         }
@@ -267,7 +273,7 @@ impl Nic {
     ///
     /// # Errors
     /// As [`Rnic::reset`].
-    pub fn reset(&mut self, qp: u32) -> Result<(), super::rnic::Refusal> {
+    pub fn reset(&mut self, qp: u32) -> Result<(), Refusal> {
         self.core.reset(qp)?;
         if let Some(number) = self.of_qp.remove(&qp)
             && let Some(end) = self.ends.get_mut(number)
@@ -495,7 +501,7 @@ impl Nic {
                     responder.accept(private_data, depths.0, depths.1).map_err(OpenError::PrivateData)?;
                 endpoint.accept(*flow, &reply, now).map_err(|_| OpenError::Gone)?;
                 let mpa::Agreed { ird, ord, extensions, .. } = agreed;
-                let traits = StreamTraits { ird, ord, extensions, may_send: true };
+                let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: true };
                 self.core.connect(qp, traits).map_err(|_| OpenError::Gone)?;
                 *phase = FlowPhase::Accepted;
             }
@@ -565,7 +571,7 @@ impl Nic {
     ///
     /// # Errors
     /// There is no such tag, or windows are bound to it.
-    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, super::rnic::Refusal> {
+    pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
         let blocks = self.core.deregister(stag)?;
         Ok(self.let_go_all(blocks))
     }
@@ -574,7 +580,7 @@ impl Nic {
     ///
     /// # Errors
     /// There is no such tag.
-    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, super::rnic::Refusal> {
+    pub fn withdraw(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
         let blocks = self.core.withdraw(stag)?;
         Ok(self.let_go_all(blocks))
     }
@@ -630,6 +636,25 @@ impl Nic {
         self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
     }
 
+    /// Whether a peer that this side connected to, over a byte stream, may be one that sleeps ([`Nic::nudge`]): those that agreed
+    /// on RFC 7306 are kiban's, and do not.
+    pub fn peer_may_sleep(&self, end: u32) -> bool {
+        let Some(end) = self.ends.get(end) else { return false };
+        let initiated = end.listener.is_none() && matches!(end.below, Below::Stream(_));
+        let traits = end.qp.and_then(|qp| self.core.query_qp(qp).ok()).map(|(.., traits)| traits);
+        initiated && traits.is_some_and(|traits| !traits.extensions)
+    }
+
+    /// An initiator's peer that may have slept through its first words is woken ([`Stream::nudge`]): whether to look again
+    /// later. Call it [`NUDGE`] after the reply, and then after twice as long each time, [`NUDGES_MAX`] times at most.
+    pub fn nudge(&mut self, end: u32) -> bool {
+        let again = self.stream(end).is_some_and(|(stream, core)| stream.nudge(core));
+        if again {
+            self.stir(end);
+        }
+        again
+    }
+
     // ---- time
 
     /// When something is due.
@@ -660,7 +685,7 @@ pub enum OpenError {
     TooMany,
     /// The request was answered, withdrawn or given up.
     Gone,
-    /// The queue pair has a connection, or one on the way, or had one and was not reset.
+    /// The queue pair has a connection, or one on the way, or had one and was not reset; or it is for datagrams.
     InUse,
 }
 

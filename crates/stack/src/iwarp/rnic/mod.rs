@@ -10,7 +10,9 @@
 //! Streams   a queue pair has one reliable, ordered stream of segments below it: MPA on TCP, or EFE. Setting it up is not
 //!           the core's affair ([`Rnic::connect`] is told what came of it).
 //! Limits    every table and queue has a bound in [`Config`].
-//! Left out  PCI Express: the host's memory is reached by copies. Reliable connections only; no datagrams.
+//! Datagrams queue pairs of their own kind have no stream: [`Rnic::next_datagram`] makes the next that leaves, header and
+//!           all, and [`Rnic::datagram`] takes one that came. Between kiban's ends only; no standard of iWARP has them.
+//! Left out  PCI Express: the host's memory is reached by copies. No multicast.
 //!
 //! ```text
 //! paper [3]                                     here
@@ -22,6 +24,7 @@
 //! QP function: SQ, RQ, ORRQ, IRRQ, states       control/{send_queue, receive_queue, reads, qp}.rs
 //! Completion manager                            control/completion.rs
 //! Send module: acceptor, resolver, generator    executor/send.rs
+//! (none: datagrams)                             control/datagram.rs, executor/datagram.rs
 //! Receive module: receiver, resolver            executor/receive.rs
 //! TO LLP FIFO, FROM LLP FIFO                    ToLlp, and judge/place/finish
 //! PCI Express interface                         left out
@@ -39,7 +42,9 @@ mod host;
 mod work;
 
 pub use config::Config;
+pub use control::datagram::DatagramState;
 pub use control::qp::{QpAttributes, QpState, StreamTraits, StreamWish};
+pub use executor::datagram::GRH_BYTES;
 pub use executor::receive::{Judged, Placement, Taken};
 pub use executor::send::ToLlp;
 pub use host::cmt::Notify;
@@ -52,14 +57,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use clocks::Ledger;
-use control::qp::Qp;
+use control::qp::{Post, Qp};
 use control::receive_queue::SharedReceiveQueue;
 use core::fmt;
 use executor::receive::{self, Tables};
-use executor::send;
+use executor::{datagram, send};
 use host::cmt::CompletionQueue;
 use host::smt::StagTable;
 use kiban_ground::{Chance, Region, SharedBytes, Slab};
+use kiban_wire::datagram::{Header as DatagramHeader, QP_MAX};
 use kiban_wire::rdmap::{Reason, Terminate};
 
 /// Places that a payload lands in at once, at most.
@@ -130,6 +136,18 @@ kiban_ground::counters! {
         bad_length,
         /// Frames with a bad CRC.
         bad_crc,
+        /// Datagrams that left.
+        datagrams_out,
+        /// Datagrams that found their receive.
+        datagrams_in,
+        /// Datagrams for a queue pair that there is not, that is for streams, or that does not receive now.
+        datagrams_unready,
+        /// Datagrams without the key of their queue pair.
+        bad_qkey,
+        /// Datagrams for which no receive was posted.
+        datagrams_without_receive,
+        /// Datagrams longer than the next receive.
+        datagrams_too_long,
     }
 }
 
@@ -200,6 +218,19 @@ pub enum Refusal {
     TooMuchInline,
     /// The peer takes no reads, or does not know this operation.
     NotAgreed,
+    /// The queue pair is for datagrams and this for streams, or the other way round.
+    OtherKind,
+    /// A queue pair of datagrams whose number, or name, has more than 24 bits.
+    BadNumber,
+}
+
+/// A datagram that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// The queue pair that it is from: its number, not its name.
+    pub from: u32,
+    /// The address that it is for.
+    pub gid: [u8; 16],
 }
 
 impl fmt::Display for Refusal {
@@ -220,15 +251,17 @@ impl fmt::Display for Refusal {
             Refusal::Full => "the queue is full: wait for completions, or make it larger",
             Refusal::BadAddress => "the address range wraps",
             Refusal::BadAccess => "memory that peers may write to must allow local writes as well",
-            Refusal::BadState(QpState::Idle) => "the queue pair is not connected: connect it first",
+            Refusal::BadState(QpState::Idle) => "the queue pair does not send: connect it first; one for datagrams, let it send",
             Refusal::BadState(QpState::Rts) => "the queue pair is connected: disconnect it first",
             Refusal::BadState(_) => "the queue pair is over: make a new one",
             Refusal::TooManyElements => "more elements than the queue was made for",
             Refusal::TooMuchInline => "more inline data than the queue was made for",
             Refusal::NotAgreed => {
                 "not agreed with the peer: reads need IRD and ORD of at least 1, atomics and immediate data need \
-                 extensions at both ends"
+                 extensions at both ends, a Send with immediate data needs a peer that is kiban's"
             }
+            Refusal::OtherKind => "datagrams and streams have queue pairs of their own kind: take the other",
+            Refusal::BadNumber => "queue pairs of datagrams have numbers of 24 bits: name it so",
         })
     }
 }
@@ -247,6 +280,8 @@ struct Desk {
     events_max: usize,
     /// The work acceptor's line.
     line: VecDeque<u32>,
+    /// That of queue pairs for datagrams.
+    datagram_line: VecDeque<u32>,
     /// Queue pairs whose streams waited for a receive, and need not any more.
     resumed: Vec<u32>,
     counters: RnicCounters,
@@ -260,6 +295,12 @@ impl Desk {
         } else {
             self.counters.events_lost += 1;
         }
+    }
+
+    /// A queue pair is as new, or gone.
+    fn leave_line(&mut self, qp: u32) {
+        self.line.retain(|&waits| waits != qp);
+        self.datagram_line.retain(|&waits| waits != qp);
     }
 
     fn count_fault(&mut self, reason: Reason) {
@@ -314,6 +355,7 @@ impl Rnic {
                 events: VecDeque::new(),
                 events_max: config.events_max,
                 line: VecDeque::new(),
+                datagram_line: VecDeque::new(),
                 resumed: Vec::new(),
                 counters: RnicCounters::default(),
                 clocks: Ledger::default(),
@@ -391,6 +433,16 @@ impl Rnic {
     /// hold of it (segments that have not left) is theirs to let go. The memory, for its owner.
     pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
         self.smt.remove(stag)
+    }
+
+    /// Two tags of memory change places: each names from now on what the other named. No window may be bound to either.
+    pub fn exchange(&mut self, one: u32, other: u32) -> Result<(), Refusal> {
+        self.smt.exchange(one, other)
+    }
+
+    /// The tag as it is now, of a tag whose key a work request may have changed.
+    pub fn whole_tag(&self, stag: u32) -> Option<u32> {
+        self.smt.whole(stag)
     }
 
     /// The same though windows are bound to it: they show nothing any more.
@@ -544,7 +596,7 @@ impl Rnic {
             return Err(Refusal::TooMany);
         };
         if let Some(qp) = self.qps.get_mut(number) {
-            qp.number = number;
+            (qp.number, qp.name) = (number, number);
         }
         for cq in [send_cq, receive_cq] {
             if let Some(cq) = self.desk.cqs.get_mut(cq) {
@@ -557,6 +609,43 @@ impl Rnic {
         Ok(number)
     }
 
+    /// A queue pair for datagrams: it neither receives nor sends until [`Rnic::set_datagram_state`]. Messages never wait for
+    /// receives.
+    pub fn create_datagram_qp(&mut self, attributes: QpAttributes) -> Result<u32, Refusal> {
+        let number = self.create_qp(attributes)?;
+        if let Some(qp) = self.qps.get_mut(number) {
+            qp.datagram = Some(DatagramState::default());
+        }
+        Ok(number)
+    }
+
+    /// What a queue pair for datagrams may do from now on; what had stopped its sends is forgiven. Its name must have 24
+    /// bits ([`Rnic::set_name`]) before it may do anything. Work that is posted stays, and leaves when it may.
+    pub fn set_datagram_state(
+        &mut self,
+        qp: u32,
+        receives: bool,
+        sends: bool,
+        qkey: u32,
+    ) -> Result<(), Refusal> {
+        let (qp, desk) = self.qp(qp)?;
+        match (&mut qp.datagram, qp.state) {
+            (None, _) => Err(Refusal::OtherKind),
+            (Some(_), QpState::Idle) if (receives || sends) && qp.name > QP_MAX => Err(Refusal::BadNumber),
+            (Some(state), QpState::Idle) => {
+                *state = DatagramState { receives, sends, stopped: false, qkey };
+                qp.want_service(desk);
+                Ok(())
+            }
+            (Some(_), state) => Err(Refusal::BadState(state)),
+        }
+    }
+
+    /// What a queue pair for datagrams may do.
+    pub fn datagram_state(&self, qp: u32) -> Result<DatagramState, Refusal> {
+        self.qps.get(qp).ok_or(Refusal::UnknownQp)?.datagram.ok_or(Refusal::OtherKind)
+    }
+
     /// Gives a queue pair back. Its work is forgotten without completions; completions that are there stay. Its stream, if
     /// it has one, is the caller's to end.
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), Refusal> {
@@ -565,7 +654,7 @@ impl Rnic {
         if let Some(srq) = gone.attributes.srq.and_then(|srq| self.srqs.get_mut(srq)) {
             srq.waiters.retain(|&waits| waits != qp);
         }
-        self.desk.line.retain(|&waits| waits != qp);
+        self.desk.leave_line(qp);
         Ok(())
     }
 
@@ -578,17 +667,120 @@ impl Rnic {
         self.qps.get(qp).ok_or(Refusal::UnknownQp).map(|qp| (qp.attributes, qp.state, qp.traits))
     }
 
+    /// Completions of a queue pair say `name` from now on, for a host that has numbers of its own; also after a reset. Events
+    /// say its number. Datagrams are from, and for, the name.
+    pub fn set_name(&mut self, qp: u32, name: u32) -> Result<(), Refusal> {
+        let (qp, _) = self.qp(qp)?;
+        if qp.datagram.is_some() && name > QP_MAX {
+            return Err(Refusal::BadNumber);
+        }
+        qp.name = name;
+        Ok(())
+    }
+
     /// A stream is there for a queue pair: it is ready to send.
     pub fn connect(&mut self, qp: u32, traits: StreamTraits) -> Result<(), Refusal> {
-        let (ird_max, ord_max) = (self.config.ird_max, self.config.ord_max);
+        let traits = self.bounded(traits);
         let (qp, desk) = self.qp(qp)?;
+        if qp.datagram.is_some() {
+            return Err(Refusal::OtherKind);
+        }
         if qp.state != QpState::Idle {
             return Err(Refusal::BadState(qp.state));
         }
         qp.state = QpState::Rts;
-        qp.traits = StreamTraits { ird: traits.ird.min(ird_max), ord: traits.ord.min(ord_max), ..traits };
+        qp.traits = StreamTraits { kiban: traits.kiban || qp.is_among_own, ..traits };
+        qp.is_expecting = false;
         qp.want_service(desk);
         Ok(())
+    }
+
+    fn bounded(&self, traits: StreamTraits) -> StreamTraits {
+        let Config { ird_max, ord_max, .. } = self.config;
+        StreamTraits { ird: traits.ird.min(ird_max), ord: traits.ord.min(ord_max), ..traits }
+    }
+
+    /// The peer of a queue pair is kiban's, as the caller knows from elsewhere: messages of kiban's own may be sent and are
+    /// taken, until the queue pair is reset. Both ends have to know it before the first of them comes, so best before they
+    /// are connected.
+    pub fn agree_on_own(&mut self, qp: u32) -> Result<(), Refusal> {
+        let (qp, _) = self.qp(qp)?;
+        qp.is_among_own = true;
+        qp.traits.kiban = true;
+        Ok(())
+    }
+
+    /// A stream is on the way for a queue pair: from now on sends may be posted, judged by these traits, and wait for it.
+    /// [`Rnic::connect`] sends them; what its traits do not allow then ends as [`Status::LocalOperation`] in its turn, and
+    /// the queue pair with it. [`Rnic::give_up`] and [`Rnic::reset`] end the waiting.
+    pub fn expect(&mut self, qp: u32, traits: StreamTraits) -> Result<(), Refusal> {
+        let traits = self.bounded(traits);
+        let (qp, _) = self.qp(qp)?;
+        if qp.datagram.is_some() {
+            return Err(Refusal::OtherKind);
+        }
+        if qp.state != QpState::Idle {
+            return Err(Refusal::BadState(qp.state));
+        }
+        qp.traits = StreamTraits { kiban: traits.kiban || qp.is_among_own, ..traits };
+        qp.is_expecting = true;
+        Ok(())
+    }
+
+    /// The stream that a queue pair expects will never come: its oldest work ends as lost, all other as flushed.
+    pub fn give_up(&mut self, qp: u32) -> Result<(), Refusal> {
+        let (qp, desk) = self.qp(qp)?;
+        if !qp.is_expecting {
+            return Err(Refusal::BadState(qp.state));
+        }
+        qp.give_up(desk);
+        if qp.attributes.srq.is_some() {
+            desk.event(Event::LastReceive { qp: qp.number });
+        }
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// From now on a peer that ends its stream in order is not the end of a queue pair that owes it nothing, as no peer is in
+    /// InfiniBand: receives stay posted, and the next send ends as lost.
+    pub fn stay(&mut self, qp: u32) -> Result<(), Refusal> {
+        self.qp(qp).map(|(qp, _)| qp.stays = true)
+    }
+
+    /// From now on a Write, a Send or immediate data of a queue pair is done when the peer says that it has arrived, as in
+    /// InfiniBand; and it says so of the peer's. Both ends have to want it, and be kiban's, before the first message.
+    pub fn acknowledge(&mut self, qp: u32) -> Result<(), Refusal> {
+        self.qp(qp).map(|(qp, _)| qp.acknowledges = true)
+    }
+
+    /// Whether it was wanted.
+    pub fn acknowledges(&self, qp: u32) -> bool {
+        self.qps.get(qp).is_some_and(|qp| qp.acknowledges)
+    }
+
+    /// What peers may do with memory through a queue pair, beside what its tags allow; all, unless this says otherwise.
+    pub fn set_remote_access(&mut self, qp: u32, access: Access) -> Result<(), Refusal> {
+        self.qp(qp).map(|(qp, _)| qp.allows = access)
+    }
+
+    /// Completions of a queue pair that nobody has taken are forgotten.
+    pub fn forget_completions(&mut self, qp: u32) {
+        let Ok((qp, desk)) = self.qp(qp) else { return };
+        for cq in [qp.attributes.send_cq, qp.attributes.receive_cq] {
+            if let Some(cq) = desk.cqs.get_mut(cq) {
+                cq.entries.retain(|completion| completion.qp != qp.name);
+            }
+        }
+    }
+
+    /// How many sends may be posted now.
+    pub fn room_for_sends(&self, qp: u32) -> usize {
+        self.qps.get(qp).map_or(0, |qp| qp.sq.room())
+    }
+
+    /// Whether sends are posted that are not done.
+    pub fn has_sends(&self, qp: u32) -> bool {
+        self.qps.get(qp).is_some_and(|qp| !qp.sq.is_empty())
     }
 
     /// The peer is ready: it may be spoken to (a responder waits for the initiator's first words).
@@ -619,6 +811,7 @@ impl Rnic {
     pub fn abort(&mut self, qp: u32) -> Result<(), Refusal> {
         let (qp, desk) = self.qp(qp)?;
         qp.state = QpState::Error;
+        qp.is_expecting = false;
         qp.terminate = None;
         qp.wish = StreamWish::Abort;
         qp.flush(desk);
@@ -633,14 +826,16 @@ impl Rnic {
         if !matches!(qp.state, QpState::Idle | QpState::Error) {
             return Err(Refusal::BadState(qp.state));
         }
-        *qp = Qp::new(qp.number, qp.attributes);
+        let datagram = qp.datagram.map(|_| DatagramState::default());
+        *qp = Qp { name: qp.name, datagram, ..Qp::new(qp.number, qp.attributes) };
         let number = qp.number;
-        desk.line.retain(|&waits| waits != number);
+        desk.leave_line(number);
         self.smt.release_windows(number);
         Ok(())
     }
 
-    /// Posts work on a send queue. In a queue pair that is closing or over it ends as flushed.
+    /// Posts work on a send queue. In a queue pair that is closing or over it ends as flushed; where a stream is on the way,
+    /// it waits for it.
     #[inline]
     pub fn post_send(&mut self, qp: u32, work: SendWork) -> Result<(), Refusal> {
         let (qp, desk) = self.qp(qp)?;
@@ -652,32 +847,30 @@ impl Rnic {
                 return Err(Refusal::TooManyElements);
             }
             Data::Inline(bytes)
-                if bytes.len() > qp.attributes.inline_bytes_max
-                    || !matches!(work.operation, Operation::Send { .. } | Operation::Write { .. }) =>
+                if bytes.len() > qp.attributes.inline_bytes_max || !work.operation.takes_inline() =>
             {
                 return Err(Refusal::TooMuchInline);
             }
             _ => {}
         }
-        match qp.state {
-            QpState::Idle => return Err(Refusal::BadState(QpState::Idle)),
-            QpState::Rts => {
-                if work.operation.is_answered() && qp.traits.ord == 0
-                    || work.operation.needs_extensions() && !qp.traits.extensions
-                {
-                    return Err(Refusal::NotAgreed);
-                }
+        match qp.judge_post(&work.operation)? {
+            Post::Waits => qp.sq.push(work),
+            Post::Goes => {
                 qp.sq.push(work);
-                qp.want_service(desk);
+                if qp.is_alone {
+                    qp.give_up(desk);
+                    self.fail_overrun();
+                } else {
+                    qp.want_service(desk);
+                }
             }
-            // Completions keep the order of posting: it ends behind what still goes.
-            QpState::Closing => {
+            Post::Late => {
                 qp.sq.push(work);
                 qp.sweep(desk);
                 self.fail_overrun();
             }
-            _ => {
-                let told = control::completion::of_send(qp.number, &work, Status::Flushed, 0);
+            Post::Flushed => {
+                let told = control::completion::of_send(qp.name, &work, Status::Flushed, 0);
                 desk.complete(qp.attributes.send_cq, told, false);
                 self.fail_overrun();
             }
@@ -709,7 +902,7 @@ impl Rnic {
             return Err(Refusal::TooManyElements);
         }
         if matches!(qp.state, QpState::Terminate | QpState::Error) {
-            let told = control::completion::of_receive(qp.number, work.id, Status::Flushed, Kind::Receive, 0);
+            let told = control::completion::of_receive(qp.name, work.id, Status::Flushed, Kind::Receive, 0);
             desk.complete(qp.attributes.receive_cq, told, true);
             self.fail_overrun();
             return Ok(());
@@ -719,6 +912,38 @@ impl Rnic {
             desk.resumed.push(qp.number);
         }
         Ok(())
+    }
+
+    // ---- datagrams
+
+    /// The oldest datagram of the first queue pair in line that has one, header and payload, in place of what `room` held;
+    /// its work is done. One at a time of each in turn.
+    pub fn next_datagram(&mut self, room: &mut Vec<u8>) -> Option<Outgoing> {
+        let mut outgoing = None;
+        while outgoing.is_none()
+            && let Some(from) = self.desk.datagram_line.pop_front()
+        {
+            let Some(qp) = self.qps.get_mut(from) else { continue };
+            qp.in_line = false;
+            outgoing =
+                datagram::gather(qp, &self.smt, &mut self.desk, room).map(|gid| Outgoing { from, gid });
+            if outgoing.is_some() && !qp.sq.is_empty() {
+                qp.want_service(&mut self.desk);
+            }
+        }
+        self.fail_overrun();
+        outgoing
+    }
+
+    /// A datagram came for a queue pair, whose name its header says. What cannot be taken is dropped and counted. In front of
+    /// its payload the receive gets 40 bytes, which the caller makes.
+    pub fn datagram(&mut self, qp: u32, grh: &[u8; GRH_BYTES], header: &DatagramHeader, payload: &[u8]) {
+        let Rnic { qps, smt, srqs, desk, .. } = self;
+        match qps.get_mut(qp) {
+            Some(qp) => datagram::take(qp, &mut Tables { smt, srqs, desk }, grh, header, payload),
+            None => desk.counters.datagrams_unready += 1,
+        }
+        self.fail_overrun();
     }
 
     // ---- the stream's edge

@@ -77,6 +77,24 @@ pub enum Operation {
         /// The peer's steering tag.
         invalidate: Option<u32>,
     },
+    /// A message to the peer's receive queue with 32 bits beside it, which come with its completion. No standard has it: the
+    /// peer must be kiban's ([`super::Rnic::agree_on_own`]). There is none that also invalidates.
+    SendImmediate {
+        /// The 32 bits.
+        data: u32,
+    },
+    /// A datagram to whoever has this address, queue pair and key; the only work of queue pairs for datagrams, and of no
+    /// others. At most 4096 bytes.
+    Datagram {
+        /// The address, in the words of verbs a global identifier: what it means is the lower layer's affair.
+        gid: [u8; 16],
+        /// The queue pair there, of 24 bits.
+        qp: u32,
+        /// Its key; with the highest bit, the sender's own in place of it (IBTA 1.4 §10.2.5).
+        qkey: u32,
+        /// 32 bits that come with its completion.
+        immediate: Option<u32>,
+    },
     /// A message of eight octets to the peer's receive queue (RFC 7306); the peer must know extensions.
     Immediate {
         /// The eight octets.
@@ -144,11 +162,14 @@ impl Operation {
 
     pub(super) const fn kind(&self) -> Kind {
         match self {
-            Operation::Send { .. } => Kind::Send,
+            Operation::Send { .. } | Operation::SendImmediate { .. } | Operation::Datagram { .. } => {
+                Kind::Send
+            }
             Operation::Immediate { .. } => Kind::Immediate,
             Operation::Write { .. } => Kind::Write,
             Operation::Read { .. } => Kind::Read,
-            Operation::Atomic { .. } => Kind::Atomic,
+            Operation::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => Kind::CompareSwap,
+            Operation::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => Kind::FetchAdd,
             Operation::LocalInvalidate { .. } => Kind::LocalInvalidate,
             Operation::Register { .. } => Kind::Register,
             Operation::Bind { .. } => Kind::Bind,
@@ -158,6 +179,22 @@ impl Operation {
     /// Whether the peer answers: it counts as an outbound read.
     pub(super) const fn is_answered(&self) -> bool {
         matches!(self, Operation::Read { .. } | Operation::Atomic { .. })
+    }
+
+    /// Whether it needs a peer that is kiban's.
+    pub(super) const fn needs_own(&self) -> bool {
+        matches!(self, Operation::SendImmediate { .. })
+    }
+
+    /// Whether its bytes leave with it, so that they may stand in the work request itself.
+    pub(super) const fn takes_inline(&self) -> bool {
+        matches!(
+            self,
+            Operation::Send { .. }
+                | Operation::SendImmediate { .. }
+                | Operation::Datagram { .. }
+                | Operation::Write { .. }
+        )
     }
 
     /// Whether it needs a peer that knows RFC 7306.
@@ -246,8 +283,10 @@ pub enum Kind {
     Write,
     /// A Read is here.
     Read,
-    /// An atomic operation's answer is here.
-    Atomic,
+    /// The answer of an atomic compare and swap is here.
+    CompareSwap,
+    /// The answer of an atomic fetch and add is here.
+    FetchAdd,
     /// A tag was invalidated.
     LocalInvalidate,
     /// A region got its memory.
@@ -317,10 +356,12 @@ pub struct Completion {
     pub kind: Kind,
     /// Bytes received or read.
     pub bytes: u32,
-    /// The queue pair.
+    /// The queue pair: its number, or the name that it was given.
     pub qp: u32,
-    /// Immediate data that came.
+    /// Immediate data that came: eight octets, or the 32 bits of a Send.
     pub immediate: Option<u64>,
     /// The steering tag that the peer invalidated.
     pub invalidated: Option<u32>,
+    /// The queue pair that a datagram is from.
+    pub source: Option<u32>,
 }

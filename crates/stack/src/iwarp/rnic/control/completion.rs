@@ -6,11 +6,11 @@ use super::super::{Desk, Event};
 
 pub(in super::super) fn of_send(qp: u32, work: &SendWork, status: Status, bytes: u32) -> Completion {
     let kind = work.operation.kind();
-    Completion { id: work.id, status, kind, bytes, qp, immediate: None, invalidated: None }
+    Completion { id: work.id, status, kind, bytes, qp, immediate: None, invalidated: None, source: None }
 }
 
 pub(in super::super) fn of_receive(qp: u32, id: u64, status: Status, kind: Kind, bytes: u32) -> Completion {
-    Completion { id, status, kind, bytes, qp, immediate: None, invalidated: None }
+    Completion { id, status, kind, bytes, qp, immediate: None, invalidated: None, source: None }
 }
 
 impl Desk {

@@ -8,18 +8,20 @@
 //!    └──────────────────────── reset ───────────────────────────────────────────┘
 //! ```
 //!
-//! Idle      receives may be posted. Rts: everything. Closing: what is posted still goes, then the stream is finished.
+//! Idle      receives may be posted; sends too, if a stream is on the way (`Rnic::expect`): they wait for it. Rts: everything. Closing: what is posted still goes, then the stream is finished.
 //! Terminate nothing more is done but to say why. Error: all work is flushed, and all that is posted.
 
 use super::super::clocks::Step;
 use super::super::executor::send::Job;
 use super::super::host::smt::StagTable;
-use super::super::work::{Kind, Status};
-use super::super::{Desk, Event};
+use super::super::work::{Access, Kind, Operation, Status};
+use super::super::{Desk, Event, Refusal};
 use super::completion;
+use super::datagram::DatagramState;
 use super::reads::{Irrq, Orrq};
 use super::receive_queue::{ReceiveQueue, SharedReceiveQueue};
 use super::send_queue::SendQueue;
+use alloc::collections::VecDeque;
 use kiban_ground::Slab;
 use kiban_wire::rdmap::{Reason, Terminate};
 
@@ -75,6 +77,9 @@ pub struct StreamTraits {
     pub ord: u16,
     /// Whether both know RFC 7306.
     pub extensions: bool,
+    /// Whether both are kiban's: beside what standards say they know its own messages. [`super::super::Rnic::agree_on_own`]
+    /// says so too, where whoever makes the traits cannot know.
+    pub kiban: bool,
     /// Whether we may send before the peer has (RFC 5044 §7.1.2: a responder may not).
     pub may_send: bool,
 }
@@ -90,13 +95,39 @@ pub enum StreamWish {
     Abort,
 }
 
+/// What is done with work that is posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Post {
+    /// It goes when its turn comes.
+    Goes,
+    /// It waits for the stream.
+    Waits,
+    /// It ends as flushed, behind what still goes.
+    Late,
+    /// It ends as flushed at once.
+    Flushed,
+}
+
 /// One queue pair.
 #[derive(Debug)]
 pub(in super::super) struct Qp {
     pub(in super::super) number: u32,
+    /// What its completions call it: its number, unless the host has another.
+    pub(in super::super) name: u32,
     pub(in super::super) attributes: QpAttributes,
     pub(in super::super) state: QpState,
+    /// It is for datagrams, and has no stream.
+    pub(in super::super) datagram: Option<DatagramState>,
+    /// What was agreed on; of a stream that is on the way, what is expected.
     pub(in super::super) traits: StreamTraits,
+    /// The peer is known to be kiban's, whatever the stream's set-up says.
+    pub(in super::super) is_among_own: bool,
+    /// A stream is on the way: sends are taken, and wait for it.
+    pub(in super::super) is_expecting: bool,
+    /// A peer that ends its stream in order is not the end of the queue pair.
+    pub(in super::super) stays: bool,
+    /// Such a peer has gone.
+    pub(in super::super) is_alone: bool,
     pub(in super::super) sq: SendQueue,
     pub(in super::super) rq: ReceiveQueue,
     pub(in super::super) orrq: Orrq,
@@ -114,6 +145,16 @@ pub(in super::super) struct Qp {
     /// Segments made; the lower layer has let go of the first `confirmed`.
     pub(in super::super) segments_out: u64,
     pub(in super::super) confirmed: u64,
+    /// What peers may do with memory through this queue pair.
+    pub(in super::super) allows: Access,
+    /// Writes, Sends and immediate data are done when the peer says that they have arrived; both ends say so.
+    pub(in super::super) acknowledges: bool,
+    /// Of these WQEs it has not said so; it has of `acknowledged` messages.
+    pub(in super::super) unacknowledged: VecDeque<u64>,
+    pub(in super::super) acknowledged: u64,
+    /// How many have arrived here, and of how many the peer knows.
+    pub(in super::super) arrived: u64,
+    pub(in super::super) told: u64,
     /// The last word, not yet said.
     pub(in super::super) terminate: Option<Terminate>,
     pub(in super::super) wish: StreamWish,
@@ -125,9 +166,15 @@ impl Qp {
     pub(in super::super) fn new(number: u32, attributes: QpAttributes) -> Qp {
         Qp {
             number,
+            name: number,
             attributes,
             state: QpState::Idle,
-            traits: StreamTraits { ird: 0, ord: 0, extensions: false, may_send: false },
+            datagram: None,
+            traits: StreamTraits { ird: 0, ord: 0, extensions: false, kiban: false, may_send: false },
+            is_among_own: false,
+            is_expecting: false,
+            stays: false,
+            is_alone: false,
             sq: SendQueue::new(attributes.send_work_max),
             rq: ReceiveQueue::new(attributes.receive_work_max),
             orrq: Orrq::default(),
@@ -139,6 +186,17 @@ impl Qp {
             sequence_in: [1; 4],
             segments_out: 0,
             confirmed: 0,
+            allows: Access {
+                remote_write: true,
+                remote_read: true,
+                remote_atomic: true,
+                ..Access::default()
+            },
+            acknowledges: false,
+            unacknowledged: VecDeque::new(),
+            acknowledged: 0,
+            arrived: 0,
+            told: 0,
             terminate: None,
             wish: StreamWish::Open,
             in_line: false,
@@ -157,13 +215,77 @@ impl Qp {
         matches!(self.state, QpState::Rts | QpState::Closing)
     }
 
+    /// Whether the stream carries this work.
+    #[inline]
+    pub(in super::super) fn agrees(&self, operation: &Operation) -> bool {
+        !(operation.is_answered() && self.traits.ord == 0
+            || operation.needs_extensions() && !self.traits.extensions
+            || operation.needs_own() && !self.traits.kiban)
+    }
+
+    /// What is done with work that is posted now.
+    #[inline]
+    pub(in super::super) fn judge_post(&self, operation: &Operation) -> Result<Post, Refusal> {
+        if self.datagram.is_some() != matches!(operation, Operation::Datagram { .. }) {
+            return Err(Refusal::OtherKind);
+        }
+        match (self.state, &self.datagram) {
+            (QpState::Idle, Some(state)) => state.judge(operation),
+            (QpState::Idle, None) if !self.is_expecting => Err(Refusal::BadState(QpState::Idle)),
+            (QpState::Idle | QpState::Rts, _) if !self.agrees(operation) => Err(Refusal::NotAgreed),
+            (QpState::Idle, None) => Ok(Post::Waits),
+            (QpState::Rts, _) => Ok(Post::Goes),
+            // Completions keep the order of posting.
+            (QpState::Closing, _) => Ok(Post::Late),
+            (QpState::Terminate | QpState::Error, _) => Ok(Post::Flushed),
+        }
+    }
+
     /// It stands in line for the send module from now on.
     #[inline]
     pub(in super::super) fn want_service(&mut self, desk: &mut Desk) {
         if !self.in_line {
             self.in_line = true;
-            desk.line.push_back(self.number);
+            match self.datagram {
+                None => desk.line.push_back(self.number),
+                Some(_) => desk.datagram_line.push_back(self.number),
+            }
         }
+    }
+
+    /// Another message of a WQE has been sent that the peer acknowledges.
+    #[inline]
+    pub(in super::super) fn await_arrival(&mut self, wqe: u64) {
+        if self.acknowledges {
+            self.sq.asked(wqe);
+            self.unacknowledged.push_back(wqe);
+        }
+    }
+
+    /// A message of the peer's is whole, and where it belongs.
+    #[inline]
+    pub(in super::super) fn has_arrived(&mut self, desk: &mut Desk) {
+        if self.acknowledges {
+            self.arrived += 1;
+            self.want_service(desk);
+        }
+    }
+
+    /// Whether the peer is to be told of what has arrived.
+    #[inline]
+    pub(in super::super) fn owes_acknowledgement(&self) -> bool {
+        self.arrived != self.told && (self.is_up() || self.terminate.is_some())
+    }
+
+    /// The peer says that so many of our messages have arrived: whether there were so many.
+    pub(in super::super) fn on_acknowledgement(&mut self, arrived: u64, desk: &mut Desk) -> bool {
+        while self.acknowledged < arrived {
+            let Some(wqe) = self.unacknowledged.pop_front() else { return false };
+            self.acknowledged += 1;
+            self.sq.answered(wqe);
+        }
+        self.sweep(desk);
+        true
     }
 
     /// Completes what is complete, in order.
@@ -175,10 +297,10 @@ impl Qp {
                 desk.clocks.step(Step::Complete);
                 let bytes = match work.operation.kind() {
                     Kind::Read => work.data.length() as u32,
-                    Kind::Atomic => 8,
+                    Kind::CompareSwap | Kind::FetchAdd => 8,
                     _ => 0,
                 };
-                let completion = completion::of_send(self.number, &work, status, bytes);
+                let completion = completion::of_send(self.name, &work, status, bytes);
                 desk.complete(self.attributes.send_cq, completion, false);
             }
             // What stands behind a local fence may be free to go now.
@@ -199,14 +321,20 @@ impl Qp {
         self.asking = None;
         self.orrq.entries.clear();
         self.irrq.entries.clear();
-        while let Some(work) = self.sq.pop_front() {
-            let completion = completion::of_send(self.number, &work, Status::Flushed, 0);
-            desk.complete(self.attributes.send_cq, completion, false);
-        }
+        self.unacknowledged.clear();
+        self.flush_sends(desk);
         let incoming = self.rq.incoming.take().map(|incoming| incoming.work);
         for work in incoming.into_iter().chain(core::mem::take(&mut self.rq.wqes)) {
-            let completion = completion::of_receive(self.number, work.id, Status::Flushed, Kind::Receive, 0);
+            let completion = completion::of_receive(self.name, work.id, Status::Flushed, Kind::Receive, 0);
             desk.complete(self.attributes.receive_cq, completion, true);
+        }
+    }
+
+    /// All of the send queue ends as flushed, in order.
+    pub(in super::super) fn flush_sends(&mut self, desk: &mut Desk) {
+        while let Some(work) = self.sq.pop_front() {
+            let completion = completion::of_send(self.name, &work, Status::Flushed, 0);
+            desk.complete(self.attributes.send_cq, completion, false);
         }
     }
 
@@ -218,6 +346,9 @@ impl Qp {
         oldest: Option<(u64, Status)>,
         desk: &mut Desk,
     ) {
+        if self.datagram.is_some() {
+            return self.fail_datagrams(desk);
+        }
         if !self.is_up() {
             return;
         }
@@ -247,10 +378,22 @@ impl Qp {
             && first < number
         {
             let Some(work) = self.sq.pop_front() else { break };
-            let completion = completion::of_send(self.number, &work, Status::Flushed, 0);
+            let completion = completion::of_send(self.name, &work, Status::Flushed, 0);
             desk.complete(self.attributes.send_cq, completion, false);
         }
         self.sweep(desk);
+    }
+
+    /// The stream that was on the way never comes.
+    pub(in super::super) fn give_up(&mut self, desk: &mut Desk) {
+        if let Some((number, _)) = self.sq.front() {
+            self.sq.done(number, Status::Lost);
+        }
+        self.is_expecting = false;
+        self.state = QpState::Error;
+        self.wish = StreamWish::Abort;
+        desk.event(Event::QpFailed { qp: self.number, reason: None });
+        self.flush(desk);
     }
 
     /// The stream has gone: in order, or not.
@@ -258,10 +401,15 @@ impl Qp {
         if self.state == QpState::Idle {
             return;
         }
+        let is_idle = self.sq.is_empty() && self.rq.incoming.is_none();
+        if in_order && self.stays && self.state == QpState::Rts && is_idle {
+            self.is_alone = true;
+            return;
+        }
         if self.is_up() && !(in_order && self.sq.is_empty()) {
             let oldest = self.sq.front().map(|(number, _)| (number, Status::Lost));
             if let Some((number, _)) = oldest
-                && !in_order
+                && (!in_order || self.stays)
             {
                 self.sq.done(number, Status::Lost);
             }
@@ -280,7 +428,7 @@ impl Qp {
         desk.event(Event::PeerTerminated { qp: self.number, reason: terminate.reason });
         let status = match terminate.reason {
             Reason { layer: 0 | 1, kind: 1, .. } => Status::RemoteAccess,
-            Reason { layer: 0, kind: 2, .. } => Status::RemoteOperation,
+            Reason { layer: 0, kind: 2, .. } | Reason::LOCAL_ERROR => Status::RemoteOperation,
             _ => Status::RemoteRequest,
         };
         // A read that was refused is the one that the peer shows: those before it may be good, and were not yet answered. A
@@ -299,6 +447,15 @@ impl Qp {
         self.wish = StreamWish::Finish;
         self.flush(desk);
         self.want_service(desk);
+    }
+
+    /// Bytes that the next receive takes, if there is one.
+    pub(in super::super) fn next_room(&self, srqs: &Slab<SharedReceiveQueue>) -> Option<u64> {
+        let wqes = match self.attributes.srq {
+            None => &self.rq.wqes,
+            Some(srq) => &srqs.get(srq)?.wqes,
+        };
+        wqes.front().map(|work| work.sges.iter().map(|sge| u64::from(sge.length)).sum())
     }
 
     /// A receive for the next message, from the queue of its own or the shared one.

@@ -64,6 +64,11 @@ impl SendQueue {
         self.wqes.len() >= self.most
     }
 
+    /// How many more it takes.
+    pub(in super::super) fn room(&self) -> usize {
+        self.most.saturating_sub(self.wqes.len())
+    }
+
     pub(in super::super) fn is_empty(&self) -> bool {
         self.wqes.is_empty()
     }

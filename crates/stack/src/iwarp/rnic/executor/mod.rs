@@ -1,4 +1,5 @@
 //! Work executor: the send module and the receive module (paper \[3\] §5.2.3).
 
+pub(super) mod datagram;
 pub(super) mod receive;
 pub(super) mod send;

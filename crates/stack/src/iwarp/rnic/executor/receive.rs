@@ -174,7 +174,10 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
             _ => Reason::OPERATION_OPCODE,
         })
     })?;
-    if opcode.is_tagged() != is_tagged || opcode.is_extension() && !qp.traits.extensions {
+    if opcode.is_tagged() != is_tagged
+        || opcode.is_extension() && !qp.traits.extensions
+        || opcode.is_own() && !qp.traits.kiban
+    {
         return Err(fault(Reason::OPERATION_OPCODE));
     }
     let payload = length - header_bytes;
@@ -190,11 +193,25 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
             // RFC 5040 §5.1: the tag of a Write without payload is not looked at.
             if payload > 0 {
                 desk.clocks.steps(LOOK_UP);
+                if !qp.allows.remote_write {
+                    return Err(fault(Reason::REMOTE_ACCESS));
+                }
                 tables
                     .smt
                     .check(stag, qp.owner(), Use::RemoteWrite, offset, payload as u64)
                     .map_err(tagged)?;
             }
+        }
+        Placing::Tagged { offset, .. } if opcode == Opcode::Acknowledge => {
+            if payload > 0 {
+                return Err(fault(Reason::TAGGED_BOUNDS));
+            }
+            if !qp.acknowledges || !qp.on_acknowledgement(offset, desk) {
+                return Err(fault(Reason::OPERATION_OPCODE));
+            }
+            desk.counters.segments_in += 1;
+            qp.want_service(desk);
+            return Ok(Judged::Done);
         }
         Placing::Tagged { stag, offset } => check_response(qp, stag, offset, payload as u64, header.last)?,
         Placing::Untagged { queue: number, sequence, offset, .. } => {
@@ -242,6 +259,7 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
                         return Ok(Judged::Dry);
                     }
                     finish_message(qp, tables, &placement, Some(u64::from_be_bytes(data)))?;
+                    qp.has_arrived(tables.desk);
                 }
                 _ => {
                     if !open_message(qp, tables, &placement, offset, payload)? {
@@ -325,7 +343,7 @@ fn open_message(
     if u64::from(incoming.bytes) + payload as u64 > incoming.room {
         let id = incoming.work.id;
         qp.rq.incoming = None;
-        let told = completion::of_receive(qp.number, id, Status::LocalLength, Kind::Receive, 0);
+        let told = completion::of_receive(qp.name, id, Status::LocalLength, Kind::Receive, 0);
         tables.desk.complete(qp.attributes.receive_cq, told, true);
         return Err(fault(Reason::UNTAGGED_TOO_LONG));
     }
@@ -352,7 +370,11 @@ fn finish_message(
     }
     let Some(incoming) = qp.rq.incoming.take() else { return Ok(()) };
     let kind = if immediate.is_some() { Kind::ReceiveImmediate } else { Kind::Receive };
-    let told = completion::of_receive(qp.number, incoming.work.id, Status::Success, kind, incoming.bytes);
+    let immediate = match placement.header.placing {
+        Placing::Untagged { ulp: data, .. } if opcode.carries_immediate() => Some(u64::from(data)),
+        _ => immediate,
+    };
+    let told = completion::of_receive(qp.name, incoming.work.id, Status::Success, kind, incoming.bytes);
     tables.desk.counters.messages_in += 1;
     tables.desk.clocks.step(Step::Complete);
     let told = super::super::work::Completion { immediate, invalidated, ..told };
@@ -367,6 +389,9 @@ fn on_read_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Result
     }
     let ReadRequest { sink, length, source } = request;
     if length > 0 {
+        if !qp.allows.remote_read {
+            return Err((Reason::REMOTE_ACCESS, Some(request)));
+        }
         tables
             .smt
             .check(source.stag, qp.owner(), Use::RemoteRead, source.offset, u64::from(length))
@@ -387,6 +412,9 @@ fn on_atomic_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Resu
         return Err(fault(Reason::UNTAGGED_NO_BUFFER));
     }
     let AtomicRequest { identifier, target, atomic } = request;
+    if !qp.allows.remote_atomic {
+        return Err(fault(Reason::REMOTE_ACCESS));
+    }
     // RFC 7306 §5.1: 64 bits, aligned to 64 bits.
     if !target.offset.is_multiple_of(8) {
         return Err(fault(Reason::OPERATION_STREAM));
@@ -525,7 +553,7 @@ fn withdrawn(qp: &mut Qp, desk: &mut Desk, placement: &Placement, violation: Vio
             // A receive of ours names memory that it may not.
             if let Some(incoming) = qp.rq.incoming.take() {
                 let id = incoming.work.id;
-                let told = completion::of_receive(qp.number, id, Status::LocalProtection, Kind::Receive, 0);
+                let told = completion::of_receive(qp.name, id, Status::LocalProtection, Kind::Receive, 0);
                 desk.complete(qp.attributes.receive_cq, told, true);
             }
             desk.counters.local_errors += 1;
@@ -548,7 +576,10 @@ pub(in super::super) fn finish(
     debug_assert_eq!(placement.missing(), 0, "a segment is finished when all of it is here");
     match placement.opcode {
         Opcode::Write => {
-            tables.desk.counters.writes_in += u64::from(placement.header.last);
+            if placement.header.last {
+                tables.desk.counters.writes_in += 1;
+                qp.has_arrived(tables.desk);
+            }
         }
         Opcode::ReadResponse => finish_response(qp, tables, placement),
         _ => {
@@ -563,6 +594,7 @@ pub(in super::super) fn finish(
                 }
                 let sequence = &mut qp.sequence_in[queue::SEND as usize];
                 *sequence = sequence.wrapping_add(1);
+                qp.has_arrived(tables.desk);
             }
         }
     }

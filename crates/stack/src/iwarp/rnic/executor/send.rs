@@ -69,6 +69,11 @@ pub(in super::super) fn next_segment(
     llp: &mut impl ToLlp,
 ) -> bool {
     loop {
+        // Messages never interleave; the last word is behind what has arrived before it.
+        if qp.owes_acknowledgement() && qp.job.is_none() {
+            acknowledge(qp, desk, llp);
+            return true;
+        }
         if let Some(last) = qp.terminate.take() {
             say_why(qp, &last, desk, llp);
             return true;
@@ -94,6 +99,17 @@ pub(in super::super) fn next_segment(
             Err(()) => {}
         }
     }
+}
+
+/// Tells the peer how many of its messages have arrived.
+fn acknowledge(qp: &mut Qp, desk: &mut Desk, llp: &mut impl ToLlp) {
+    qp.told = qp.arrived;
+    let placing = Placing::Tagged { stag: 0, offset: qp.arrived };
+    let mut bytes = [0; UNTAGGED_BYTES];
+    let filled = Header { last: true, ulp: Opcode::Acknowledge.octet(), placing }.write(&mut bytes);
+    llp.segment(&bytes[..filled], Payload::Bytes(&[]));
+    qp.segments_out += 1;
+    desk.counters.segments_out += 1;
 }
 
 /// The last word.
@@ -130,8 +146,14 @@ fn resolve(qp: &mut Qp, smt: &mut StagTable, desk: &mut Desk) -> Next {
     desk.clocks.steps(&[Step::FetchWqe, Step::Fence]);
     desk.clocks.steps(ACCEPT);
     qp.sq.start();
+    // What was posted before the stream stood was judged by what was expected of it.
+    let agrees = qp.sq.get(number).is_some_and(|wqe| qp.agrees(&wqe.work.operation));
     let Some(wqe) = qp.sq.get_mut(number) else { return Next::Nothing };
     desk.clocks.step(Step::CheckOperation);
+    if !agrees {
+        fail_locally(qp, number, Status::LocalOperation, desk);
+        return Next::Again;
+    }
     match check(&wqe.work, smt, (qp.attributes.pd, qp.number), desk) {
         Ok(Some(job)) => {
             let job = match job {
@@ -170,7 +192,8 @@ fn may_start(qp: &Qp) -> Option<u64> {
     let unanswered = qp.orrq.entries.len();
     let waits = work.fence && unanswered > 0
         || work.local_fence && !qp.sq.is_alone()
-        || work.operation.is_answered() && unanswered >= usize::from(qp.traits.ord);
+        // Where none is agreed on, waiting helps nobody: it ends in its turn.
+        || work.operation.is_answered() && unanswered >= usize::from(qp.traits.ord.max(1));
     (!waits).then_some(number)
 }
 
@@ -200,7 +223,7 @@ fn check(
     }
     let may = |purpose| dmac::check_all(smt, owner, &work.data, purpose).map_err(|_| Status::LocalProtection);
     match work.operation {
-        Operation::Send { .. } | Operation::Write { .. } => {
+        Operation::Send { .. } | Operation::SendImmediate { .. } | Operation::Write { .. } => {
             may(Use::LocalRead)?;
             Ok(Some(Job::Message { wqe: 0, cursor: Cursor::default(), sent: 0, length }))
         }
@@ -217,6 +240,8 @@ fn check(
             Ok(Some(Job::Ask { wqe: 0, element: 0, behind: 0 }))
         }
         Operation::LocalInvalidate { .. } | Operation::Register { .. } | Operation::Bind { .. } => Ok(None),
+        // Streams have none: it was refused when it was posted.
+        Operation::Datagram { .. } => Err(Status::LocalOperation),
     }
 }
 
@@ -254,6 +279,7 @@ fn generate(
         Job::Tell { wqe, data, solicited } => {
             let opcode = if solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
             untagged(qp, llp, opcode, queue::SEND, Payload::Bytes(&data.to_be_bytes()));
+            qp.await_arrival(wqe);
             qp.sq.sent(wqe, qp.segments_out);
             qp.job = None;
             Ok(true)
@@ -283,15 +309,19 @@ fn message(
             let offset = remote.offset.wrapping_add(u64::from(sent));
             (Opcode::Write, Placing::Tagged { stag: remote.stag, offset })
         }
-        Operation::Send { invalidate } => {
-            let opcode = match (invalidate.is_some(), wqe.work.solicited) {
-                (false, false) => Opcode::Send,
-                (false, true) => Opcode::SendSolicited,
-                (true, false) => Opcode::SendInvalidate,
-                (true, true) => Opcode::SendSolicitedInvalidate,
+        Operation::Send { .. } | Operation::SendImmediate { .. } => {
+            let solicited = wqe.work.solicited;
+            let (opcode, ulp) = match wqe.work.operation {
+                Operation::SendImmediate { data } if solicited => (Opcode::SendSolicitedImmediate, data),
+                Operation::SendImmediate { data } => (Opcode::SendImmediate, data),
+                Operation::Send { invalidate: Some(stag) } if solicited => {
+                    (Opcode::SendSolicitedInvalidate, stag)
+                }
+                Operation::Send { invalidate: Some(stag) } => (Opcode::SendInvalidate, stag),
+                _ if solicited => (Opcode::SendSolicited, 0),
+                _ => (Opcode::Send, 0),
             };
             let sequence = qp.sequence_out[queue::SEND as usize];
-            let ulp = invalidate.unwrap_or(0);
             (opcode, Placing::Untagged { ulp, queue: queue::SEND, sequence, offset: sent })
         }
         _ => return Err(Violation::Stag),
@@ -333,6 +363,7 @@ fn message(
         let sequence = &mut qp.sequence_out[queue::SEND as usize];
         *sequence = sequence.wrapping_add(1);
     }
+    qp.await_arrival(number);
     if qp.job.is_none() {
         qp.sq.sent(number, qp.segments_out);
     }

@@ -223,6 +223,11 @@ impl StagTable {
         self.entries.get_mut(&(stag >> KEY_BITS)).filter(|entry| entry.stag == stag)
     }
 
+    /// The whole tag of memory or of a window whose key a work request may have changed.
+    pub(in super::super) fn whole(&self, stag: u32) -> Option<u32> {
+        self.entries.get(&(stag >> KEY_BITS)).map(|entry| entry.stag)
+    }
+
     /// Forgets a tag at once. The memory, for its owner.
     pub(in super::super) fn remove(&mut self, stag: u32) -> Result<Vec<Region>, Refusal> {
         let entry = self.entry(stag).ok_or(Refusal::UnknownStag)?;
@@ -240,6 +245,25 @@ impl StagTable {
                 Ok(Vec::new())
             }
         }
+    }
+
+    /// Two regions change places: each tag names what the other named. No window may look at either.
+    pub(in super::super) fn exchange(&mut self, one: u32, other: u32) -> Result<(), Refusal> {
+        for stag in [one, other] {
+            match self.entry(stag).ok_or(Refusal::UnknownStag)?.what {
+                What::Region { windows: 0, .. } => {}
+                _ => return Err(Refusal::InUse),
+            }
+        }
+        if one == other {
+            return Ok(());
+        }
+        let places = [&(one >> KEY_BITS), &(other >> KEY_BITS)];
+        if let [Some(first), Some(second)] = self.entries.get_disjoint_mut(places) {
+            core::mem::swap(first, second);
+            (first.stag, second.stag) = (one, other);
+        }
+        Ok(())
     }
 
     /// What a window showed of a region may be on its way out.

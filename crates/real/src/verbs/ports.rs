@@ -1,0 +1,120 @@
+//! Ports: where queue pairs that meet out of band are found.
+//!
+//! Goal      a GID and a queue pair number (QPN) say where a queue pair is; no fixed port, no directory, no privilege.
+//! Number    the high 16 bits of a QPN are a port that the system gave this process at the device's address, over TCP and
+//!           UDP; the low 8 bits are an index. So numbers of two processes never meet, and 256 queue pairs share a port.
+//! Open      TCP listens from when the first queue pair of a port is ready to receive; before, the port is only reserved.
+//!           UDP takes datagrams from when the first datagram queue pair is there.
+//! Again     numbers come again as late as they can: what still flies to one must not meet another.
+
+use crate::link::tcp::{ReservedDoor, TcpDoor};
+use crate::link::udp::UdpLink;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Queue pairs of a port.
+const INDICES: u32 = 256;
+/// Attempts to find a port that is free over TCP and UDP.
+const ATTEMPTS: usize = 16;
+/// Connections that wait at a port to be taken.
+const BACKLOG: u32 = 1024;
+
+/// The port that a queue pair number names.
+pub(super) const fn port_of(qpn: u32) -> u16 {
+    (qpn >> 8) as u16
+}
+
+/// A port at an address.
+pub(super) struct Port {
+    pub(super) address: IpAddr,
+    /// Taken when it begins to listen.
+    reserved: Option<ReservedDoor>,
+    /// The listener's number, when it listens.
+    pub(super) listener: Option<u32>,
+    pub(super) udp: UdpLink,
+    used: [bool; INDICES as usize],
+    next: u32,
+    count: u32,
+}
+
+impl Port {
+    fn open(address: IpAddr) -> io::Result<Port> {
+        let mut refused = None;
+        for _ in 0..ATTEMPTS {
+            let reserved = ReservedDoor::open(SocketAddr::new(address, 0))?;
+            match UdpLink::bind(SocketAddr::new(address, reserved.address()?.port())) {
+                Ok(udp) => {
+                    return Ok(Port {
+                        address,
+                        reserved: Some(reserved),
+                        listener: None,
+                        udp,
+                        used: [false; INDICES as usize],
+                        next: 0,
+                        count: 0,
+                    });
+                }
+                // Somebody has it over UDP: the system gives another.
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+    }
+
+    /// The door, once: it begins to listen.
+    pub(super) fn listen(&mut self) -> io::Result<Option<TcpDoor>> {
+        self.reserved.take().map(|reserved| reserved.listen(BACKLOG)).transpose()
+    }
+}
+
+/// The ports of the process.
+#[derive(Default)]
+pub(super) struct Ports {
+    ports: BTreeMap<(IpAddr, u16), Port>,
+}
+
+impl Ports {
+    /// A number for a queue pair at an address, and whether its port is new.
+    pub(super) fn take_number(&mut self, address: IpAddr) -> io::Result<(u32, bool)> {
+        let room =
+            self.ports.range_mut((address, 0)..=(address, u16::MAX)).find(|(_, port)| port.count < INDICES);
+        let (number, port, is_new) = match room {
+            Some((&(_, number), port)) => (number, port, false),
+            None => {
+                let port = Port::open(address)?;
+                let number = port.udp.local().port();
+                (number, self.ports.entry((address, number)).or_insert(port), true)
+            }
+        };
+        while port.used[port.next as usize] {
+            port.next = (port.next + 1) % INDICES;
+        }
+        let index = port.next;
+        port.next = (index + 1) % INDICES;
+        port.used[index as usize] = true;
+        port.count += 1;
+        Ok((u32::from(number) << 8 | index, is_new))
+    }
+
+    /// A number is free: the listener of its port, if that was its last.
+    pub(super) fn give_back(&mut self, address: IpAddr, qpn: u32) -> Option<u32> {
+        let port = self.ports.get_mut(&(address, port_of(qpn)))?;
+        port.count -= u32::from(std::mem::take(&mut port.used[(qpn % INDICES) as usize]));
+        if port.count > 0 {
+            return None;
+        }
+        self.ports.remove(&(address, port_of(qpn)))?.listener
+    }
+
+    /// The port of a number at an address.
+    pub(super) fn port(&mut self, address: IpAddr, qpn: u32) -> Option<&mut Port> {
+        self.ports.get_mut(&(address, port_of(qpn)))
+    }
+
+    /// The address and port of a listener.
+    pub(super) fn of_listener(&self, listener: u32) -> Option<(IpAddr, u16)> {
+        let found = self.ports.iter().find(|(_, port)| port.listener == Some(listener));
+        found.map(|(&place, _)| place)
+    }
+}
