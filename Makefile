@@ -2,32 +2,70 @@
 #
 #     make tour TOUR=...      arguments for the tour
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
+#     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
+#     make install            PREFIX=/usr/local, DESTDIR= for packagers; builds nothing, so that it can be run as root
 
 CARGO ?= cargo
 TOUR ?=
 TEST ?= --workspace
+SIW ?=
 BENCH ?=
 FUZZ ?= all
 TIME ?= 60
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT ?= $(TARGET)/release
+BASH_COMPLETIONS ?= $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test bench fuzz lint format clippy deny doc
+.PHONY: help tour verbs install deb test test-siw bench fuzz lint format clippy deny doc
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 tour: ## Walk through what kiban can do
 	@scripts/need cargo gcc
 	@$(CARGO) build --release --locked -p kiban
 	@$(CARGO) run --release --locked -q -p kiban -- tour $(TOUR)
 
+verbs: ## Build the libraries that run RDMA programs without RDMA hardware, into target/release/verbs
+	@scripts/need cargo gcc
+	@$(CARGO) build --release --locked -p kiban
+	@$(CARGO) rustc --release --locked -p kiban-verbs --lib --crate-type staticlib
+	@crates/verbs/link $(BUILT)/libkiban_verbs.a $(BUILT)/verbs
+
+install: ## Install the program, the libraries, manual pages and completions (PREFIX, DESTDIR); first make verbs
+	@for file in kiban verbs/libibverbs.so.1 verbs/librdmacm.so.1 verbs/libkiban_paths.so verbs/librspreload.so; do \
+		[ -f "$(BUILT)/$$file" ] || { echo "make: $(BUILT)/$$file is missing: run 'make verbs' first" >&2; exit 1; }; \
+	done
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/kiban' '$(DESTDIR)$(PREFIX)/share/man/man1' \
+		'$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
+	install -s -m 755 '$(BUILT)/kiban' '$(DESTDIR)$(PREFIX)/bin/kiban'
+	install -s -m 755 '$(BUILT)/verbs/libibverbs.so.1' '$(BUILT)/verbs/librdmacm.so.1' \
+		'$(BUILT)/verbs/libkiban_paths.so' '$(BUILT)/verbs/librspreload.so' '$(DESTDIR)$(PREFIX)/lib/kiban'
+	'$(BUILT)/kiban' man '$(DESTDIR)$(PREFIX)/share/man/man1'
+	'$(BUILT)/kiban' completions bash > '$(DESTDIR)$(BASH_COMPLETIONS)/kiban'
+	'$(BUILT)/kiban' completions zsh > '$(DESTDIR)$(ZSH_COMPLETIONS)/_kiban'
+	'$(BUILT)/kiban' completions fish > '$(DESTDIR)$(FISH_COMPLETIONS)/kiban.fish'
+
+deb: verbs ## Make a Debian package of the same, in target/release
+	@scripts/deb '$(BUILT)' '$(BUILT)'
+
 test: ## Run all tests
-	@scripts/need cargo gcc g++ iproute2 tshark
+	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
+		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py
 	$(CARGO) test --locked $(TEST)
 
-bench: ## Measure against targets and other stacks; records go to target/bench
+test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/siw.md)
+	@scripts/need cargo gcc
+	@scripts/siw/test $(SIW)
+
+bench: verbs ## Measure against targets and other stacks; records go to target/bench
 	@scripts/need cargo gcc
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
 

@@ -8,6 +8,7 @@ mod rdma;
 mod reproduce;
 mod talk;
 mod tour;
+mod verbs;
 mod vi;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +32,7 @@ enum Verb {
     Talk(talk::Talk),
     Vi(vi::Vi),
     Rdma(rdma::Rdma),
+    Verbs(verbs::Verbs),
     Reproduce(reproduce::Reproduce),
     Completions(completions::Completions),
     Man(man::Man),
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Talk(talk) => talk.run(),
         Verb::Vi(vi) => vi.run(),
         Verb::Rdma(rdma) => rdma.run(),
+        Verb::Verbs(verbs) => verbs.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),

@@ -1,0 +1,142 @@
+//! `kiban verbs`: programs that were built for RDMA hardware, run on kiban's libraries.
+//!
+//! Goal      a program loads `libibverbs.so.1` and `librdmacm.so.1` of kiban and not those of the system, and nothing else of
+//!           its world is changed.
+//! How       LD_LIBRARY_PATH names our folder first; LD_PRELOAD names, without a folder, a library there that answers for device
+//!           files which programs look for (crates/verbs/preload). The program takes this process's place.
+//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked with a path of its own (RPATH),
+//!           does not look there: ld.so(8).
+
+use clap::{Args, ValueEnum};
+use std::env::{current_exe, var_os};
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", PATHS];
+/// Answers for device files that some programs look for.
+const PATHS: &str = "libkiban_paths.so";
+const FOLDER: &str = "KIBAN_VERBS_LIB";
+const PATH: &str = "LD_LIBRARY_PATH";
+const PRELOAD: &str = "LD_PRELOAD";
+const TRANSPORT: &str = "KIBAN_TRANSPORT";
+
+/// Run an RDMA program without RDMA hardware.
+///
+/// The program finds kiban's libibverbs.so.1 and librdmacm.so.1 in place of the system's, and in them a NIC in software for
+/// every address of this host. It needs no rights, no kernel module and no change.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban verbs -- ibv_devinfo\n  kiban verbs -- rping -s -a 127.0.0.1 &\n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\n  kiban verbs --transport ib -- ucx_info -d       for programs that pass iWARP devices over\n  eval \"$(kiban verbs --env)\"                     for every program of this shell\n\nExit status: the program's, 126 or 127 when it cannot be started, 1 when kiban's libraries are missing, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Verbs {
+    /// Print the environment as commands of sh, and run nothing.
+    #[arg(long, conflicts_with = "program")]
+    env: bool,
+    /// What the NIC says it is; by default what suits the program.
+    #[arg(long, value_enum)]
+    transport: Option<Transport>,
+    /// The program and its arguments.
+    #[arg(required_unless_present = "env", trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// What a device can be.
+#[derive(Clone, Copy, ValueEnum)]
+enum Transport {
+    /// An iWARP NIC, as it is on the wire.
+    Iwarp,
+    /// An InfiniBand adapter on Ethernet, for programs that use no other.
+    Ib,
+}
+
+impl Transport {
+    fn name(self) -> &'static str {
+        match self {
+            Transport::Iwarp => "iwarp",
+            Transport::Ib => "ib",
+        }
+    }
+}
+
+impl Verbs {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let folder =
+            find(var_os(FOLDER), &current_exe().map_err(|error| format!("its own place: {error}"))?)?;
+        let Some((program, arguments)) = self.program.split_first() else {
+            return crate::print(&commands(&folder, self.transport)?).map(|()| ExitCode::SUCCESS);
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).env(PATH, first(folder.as_os_str(), var_os(PATH)));
+        command.env(PRELOAD, first(PATHS.as_ref(), var_os(PRELOAD)));
+        if let Some(transport) = self.transport {
+            command.env(TRANSPORT, transport.name());
+        }
+        // It returns only if the program cannot be started.
+        let error = command.exec();
+        let missing = error.kind() == ErrorKind::NotFound;
+        let remedy = if missing { "; is it installed?" } else { "" };
+        eprintln!("kiban: {} cannot be started: {error}{remedy}", program.display());
+        Ok(ExitCode::from(if missing { 127 } else { 126 }))
+    }
+}
+
+/// The folder of the libraries. One that was named is the only one that counts.
+fn find(named: Option<OsString>, program: &Path) -> Result<PathBuf, String> {
+    let named = named.filter(|folder| !folder.is_empty());
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = match &named {
+        Some(folder) => vec![PathBuf::from(folder)],
+        None => vec![beside.join("verbs"), beside.join("../lib/kiban")],
+    };
+    let has_both = |place: &&PathBuf| LIBRARIES.iter().all(|library| place.join(library).is_file());
+    let Some(found) = places.iter().find(has_both) else {
+        let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        let remedy = match named {
+            Some(_) => format!("correct {FOLDER}, or unset it"),
+            None => format!(
+                "run 'make verbs' or 'make install' in kiban's sources, or name their folder in {FOLDER}"
+            ),
+        };
+        return Err(format!("{} are not in {}: {remedy}", LIBRARIES.join(", "), looked.join(" or in ")));
+    };
+    let found = found.canonicalize().map_err(|error| format!("{}: {error}", found.display()))?;
+    // ld.so(8) knows no way to write these.
+    if found.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b';')) {
+        return Err(format!(
+            "{PATH} cannot name {}: move it to a place without ':' and ';'",
+            found.display()
+        ));
+    }
+    Ok(found)
+}
+
+/// Ours first, then what was there.
+fn first(ours: &OsStr, before: Option<OsString>) -> OsString {
+    let mut all = ours.to_owned();
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        all.push(":");
+        all.push(before);
+    }
+    all
+}
+
+fn commands(folder: &Path, transport: Option<Transport>) -> Result<String, String> {
+    let folder = quoted(folder.as_os_str())?;
+    let mut text = format!("export {PATH}={folder}\"${{{PATH}:+:${PATH}}}\"\n");
+    text += &format!("export {PRELOAD}={PATHS}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
+    if let Some(transport) = transport {
+        text += &format!("export {TRANSPORT}={}\n", transport.name());
+    }
+    Ok(text)
+}
+
+/// A word of sh that is this text whatever is in it.
+fn quoted(text: &OsStr) -> Result<String, String> {
+    let text =
+        text.to_str().ok_or_else(|| format!("{} is no UTF-8, and cannot be printed", text.display()))?;
+    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+}

@@ -1,0 +1,133 @@
+//! `kiban verbs` as a user runs it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
+const PATHS: &str = "libkiban_paths.so";
+
+/// Files of the libraries' names: nothing here loads them. The one that is preloaded is a library, with nothing in it.
+fn fill(folder: &Path) {
+    for library in LIBRARIES {
+        std::fs::write(folder.join(library), "").expect("the target folder can be written");
+    }
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(folder.join(PATHS));
+    let output = cc.output().expect("there is a C compiler");
+    assert!(output.status.success(), "{}", told(&output));
+}
+
+/// A folder with the libraries.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    fill(&folder);
+    folder.canonicalize().expect("it was just made")
+}
+
+fn kiban(folder: Option<&Path>, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
+    command.arg("verbs").args(arguments);
+    command.env("LD_LIBRARY_PATH", "/before").env("KIBAN_TRANSPORT", "as it was");
+    match folder {
+        Some(folder) => command.env("KIBAN_VERBS_LIB", folder),
+        None => command.env_remove("KIBAN_VERBS_LIB"),
+    };
+    command.output().expect("the program was built")
+}
+
+fn told(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr[..]].concat().iter().map(|byte| char::from(*byte)).collect()
+}
+
+#[test]
+fn a_program_is_run_with_the_libraries_and_its_own_arguments() {
+    let folder = folder("verbs run");
+    let place = folder.display();
+    let show =
+        ["sh", "-c", "echo \"$LD_LIBRARY_PATH $LD_PRELOAD $KIBAN_TRANSPORT $1 $2\"", "sh", "--env", "a b"];
+    for (before, transport) in [
+        (&["--"][..], "as it was"),
+        (&[], "as it was"),
+        (&["--transport", "ib", "--"], "ib"),
+        (&["--transport=iwarp"], "iwarp"),
+    ] {
+        let output = kiban(Some(&folder), &[before, &show].concat());
+        assert_eq!(told(&output), format!("{place}:/before {PATHS} {transport} --env a b\n"));
+    }
+    let output = kiban(Some(&folder), &["--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    let output = kiban(Some(&folder), &["--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15), "the program has this process's place");
+}
+
+#[test]
+fn the_environment_is_printed_for_sh() {
+    let folder = folder("it's a $PLACE");
+    let output = kiban(Some(&folder), &["--env", "--transport", "ib"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let script = format!("{}echo \"$LD_LIBRARY_PATH $LD_PRELOAD $KIBAN_TRANSPORT\"", told(&output));
+    for (before, after) in [(None, ""), (Some("/before:/then"), ":/before:/then")] {
+        let mut sh = Command::new("sh");
+        sh.args(["-u", "-c", &script]).env_remove("LD_LIBRARY_PATH");
+        if let Some(before) = before {
+            sh.env("LD_LIBRARY_PATH", before);
+        }
+        let output = sh.output().expect("there is a shell");
+        assert_eq!(told(&output), format!("{}{after} {PATHS} ib\n", folder.display()));
+    }
+    let output = kiban(Some(&folder), &["--env"]);
+    assert!(!told(&output).contains("KIBAN_TRANSPORT"), "{}", told(&output));
+}
+
+#[test]
+fn mistakes_are_told_with_a_remedy() {
+    let good = folder("verbs good");
+    let half = folder("verbs half");
+    std::fs::remove_file(half.join(LIBRARIES[1])).expect("it is there");
+    let colon = folder("verbs:colon");
+    let run = &["--", "true"][..];
+    for (folder, arguments, code, words) in [
+        (&half, run, 1, "correct KIBAN_VERBS_LIB, or unset it"),
+        (&half, run, 1, half.to_str().expect("a plain path")),
+        (&colon, run, 1, "move it to a place without ':'"),
+        (&good, &["--", "no-such-program-at-all"], 127, "is it installed?"),
+        (&good, &["--", "/"], 126, "/ cannot be started"),
+        (&good, &[], 2, "PROGRAM"),
+        (&good, &["--env", "true"], 2, "--env"),
+        (&good, &["--transport", "roce", "true"], 2, "iwarp"),
+    ] {
+        let output = kiban(Some(folder), arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
+        assert!(told(&output).contains(words), "{arguments:?}: {}", told(&output));
+    }
+}
+
+/// As installed: bin/kiban and lib/kiban; and as built: the folder `verbs` beside the program, which comes first.
+#[test]
+fn the_libraries_are_found_where_they_are_installed_or_built() {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs installed");
+    let _ = std::fs::remove_dir_all(&root);
+    std::fs::create_dir_all(root.join("bin")).expect("the target folder can be written");
+    let program = root.join("bin/kiban");
+    std::fs::copy(env!("CARGO_BIN_EXE_kiban"), &program).expect("there is room");
+    let run = || {
+        let mut command = Command::new(&program);
+        command.args(["verbs", "--", "sh", "-c", "echo \"$LD_LIBRARY_PATH\""]);
+        command.env_remove("KIBAN_VERBS_LIB").env_remove("LD_LIBRARY_PATH");
+        told(&command.output().expect("it was just copied"))
+    };
+    let missing = run();
+    for words in ["bin/verbs or in ", "bin/../lib/kiban: ", "make verbs", "KIBAN_VERBS_LIB"] {
+        assert!(missing.contains(words), "{missing}");
+    }
+    for place in ["lib/kiban", "bin/verbs"] {
+        let folder = root.join(place);
+        std::fs::create_dir_all(&folder).expect("there is room");
+        fill(&folder);
+        let folder = folder.canonicalize().expect("it was just made");
+        assert_eq!(run(), format!("{}\n", folder.display()));
+    }
+}

@@ -1,0 +1,125 @@
+//! Functions that programs and provider libraries may name, and that do nothing here.
+//!
+//! Goal      whatever was linked against rdma-core loads (all of it is linked with immediate binding, so that one missing
+//!           name stops a program before it starts), and a call of what is not there has the answer of a device without it.
+//! Answers   in the manner of the function: `number` returns EOPNOTSUPP; `null` and `minus` return what they are called after
+//!           and set errno; `quiet` returns nothing.
+//! Moving    whoever implements a function takes its name out of here; the linker wants every name once.
+//! Arguments are not declared: in the calling conventions of Linux the caller removes them.
+
+use crate::border::set_errno;
+use core::ffi::{c_int, c_uint, c_void};
+
+/// Why something is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// The name of the function.
+    pub name: &'static str,
+    /// The reason, a sentence without its full stop.
+    pub reason: &'static str,
+}
+
+macro_rules! absent {
+    ($($reason:literal $prefix:literal { $($kind:ident: $($name:ident)*;)* })*) => {
+        $($($(absent!(@$kind $prefix $name);)*)*)*
+        /// All of them, in the order of the table.
+        pub const ABSENT: &[Absent] = &[$($($(Absent { name: stringify!($name), reason: $reason },)*)*)*];
+    };
+    (@number $prefix:literal $name:ident) => {
+        const _: () = {
+            #[unsafe(export_name = concat!($prefix, stringify!($name)))]
+            extern "C" fn $name() -> c_int {
+                libc::EOPNOTSUPP
+            }
+        };
+    };
+    (@null $prefix:literal $name:ident) => {
+        const _: () = {
+            #[unsafe(export_name = concat!($prefix, stringify!($name)))]
+            extern "C" fn $name() -> *mut c_void {
+                set_errno(libc::EOPNOTSUPP);
+                core::ptr::null_mut()
+            }
+        };
+    };
+    (@minus $prefix:literal $name:ident) => {
+        const _: () = {
+            #[unsafe(export_name = concat!($prefix, stringify!($name)))]
+            // As wide as ssize_t: its lower half is the -1 of an int.
+            extern "C" fn $name() -> isize {
+                set_errno(libc::EOPNOTSUPP);
+                -1
+            }
+        };
+    };
+    (@quiet $prefix:literal $name:ident) => {
+        const _: () = {
+            #[unsafe(export_name = concat!($prefix, stringify!($name)))]
+            extern "C" fn $name() {}
+        };
+    };
+}
+
+absent! {
+    "no kernel object stands behind ours that another process could import" "" {
+        null: ibv_import_device ibv_import_pd ibv_import_mr;
+        quiet: ibv_unimport_pd ibv_unimport_mr;
+    }
+
+    "there is no fabric to join a group in, to agree with on vendors' ways, or to ask for its speed" "" {
+        number: ibv_attach_mcast ibv_detach_mcast ibv_query_ece ibv_set_ece ibv_query_port_speed;
+    }
+
+    "of newer rdma-core: asynchronous rdma_getaddrinfo, and events that programs write" "kiban_" {
+        minus: rdma_resolve_addrinfo rdma_query_addrinfo rdma_write_cm_event;
+    }
+
+    "a software NIC has no memory of its own, and nothing to share as a DMA buffer" "" {
+        null: ibv_import_dm ibv_reg_dmabuf_mr ibv_alloc_dmah ibv_alloc_buf ibv_reg_buf_mr;
+        minus: ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd;
+        quiet: ibv_unimport_dm;
+        number: ibv_dealloc_dmah ibv_free_buf;
+    }
+
+    "registrations with hints for hardware (rdma-core 60 and newer); programs fall back to ibv_reg_mr" "" {
+        null: ibv_reg_mr_ex;
+    }
+
+    "completion counters (rdma-core 65) count what completion queues tell" "" {
+        null: ibv_create_comp_cntr;
+        number: _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr
+            ibv_qp_attach_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr;
+    }
+
+    "no provider library drives a device here, so none speaks to a kernel" "" {
+        minus: ibv_read_ibdev_sysfs_file;
+        quiet: verbs_register_driver_34 verbs_register_driver_57 verbs_register_driver_59 verbs_register_driver_64
+            verbs_register_driver_65 verbs_set_ops verbs_uninit_context verbs_init_cq __verbs_log;
+        null: _verbs_init_and_alloc_context verbs_open_device;
+        number: execute_ioctl ibv_cmd_advise_mr ibv_cmd_alloc_dm ibv_cmd_alloc_dmah ibv_cmd_alloc_mw ibv_cmd_alloc_pd
+            ibv_cmd_attach_mcast ibv_cmd_close_xrcd ibv_cmd_create_ah ibv_cmd_create_comp_cntr ibv_cmd_create_counters
+            ibv_cmd_create_cq ibv_cmd_create_cq_ex ibv_cmd_create_cq_ex2 ibv_cmd_create_flow
+            ibv_cmd_create_flow_action_esp ibv_cmd_create_qp ibv_cmd_create_qp_ex ibv_cmd_create_qp_ex2
+            ibv_cmd_create_rwq_ind_table ibv_cmd_create_srq ibv_cmd_create_srq_ex ibv_cmd_create_wq ibv_cmd_dealloc_mw
+            ibv_cmd_dealloc_pd ibv_cmd_dereg_mr ibv_cmd_destroy_ah ibv_cmd_destroy_comp_cntr ibv_cmd_destroy_counters
+            ibv_cmd_destroy_cq ibv_cmd_destroy_flow ibv_cmd_destroy_flow_action ibv_cmd_destroy_qp
+            ibv_cmd_destroy_rwq_ind_table ibv_cmd_destroy_srq ibv_cmd_destroy_wq ibv_cmd_detach_mcast
+            ibv_cmd_export_dmabuf_fd ibv_cmd_free_dm ibv_cmd_free_dmah ibv_cmd_get_context ibv_cmd_inc_comp_cntr
+            ibv_cmd_inc_err_comp_cntr ibv_cmd_modify_cq ibv_cmd_modify_flow_action_esp ibv_cmd_modify_qp
+            ibv_cmd_modify_qp_ex ibv_cmd_modify_srq ibv_cmd_modify_wq ibv_cmd_open_qp ibv_cmd_open_xrcd ibv_cmd_poll_cq
+            ibv_cmd_post_recv ibv_cmd_post_send ibv_cmd_post_srq_recv ibv_cmd_qp_attach_comp_cntr
+            ibv_cmd_query_comp_cntr_caps ibv_cmd_query_context ibv_cmd_query_device ibv_cmd_query_device_any
+            ibv_cmd_query_mr ibv_cmd_query_port ibv_cmd_query_port_speed ibv_cmd_query_qp ibv_cmd_query_srq
+            ibv_cmd_read_comp_cntr ibv_cmd_read_counters ibv_cmd_read_err_comp_cntr ibv_cmd_reg_dm_mr
+            ibv_cmd_reg_dmabuf_mr ibv_cmd_reg_mr ibv_cmd_reg_mr_ex ibv_cmd_req_notify_cq ibv_cmd_rereg_mr
+            ibv_cmd_resize_cq ibv_cmd_set_comp_cntr ibv_cmd_set_err_comp_cntr;
+        null: ibv_dmabuf_heap_alloc ibv_dmabuf_heap_cc_shared_init;
+        quiet: ibv_dmabuf_heap_destroy ibv_dmabuf_heap_free;
+    }
+}
+
+/// How many attributes a chain of ioctl buffers has: no chain is ever sent, so it ends with the first.
+#[unsafe(no_mangle)]
+extern "C" fn __ioctl_final_num_attrs(attributes: c_uint) -> c_uint {
+    attributes
+}

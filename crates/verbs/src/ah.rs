@@ -1,0 +1,142 @@
+//! Address handles: whom a datagram goes to (ibv_create_ah(3)).
+//!
+//! Goal      a handle is a GID. Ports, LIDs and service levels are what InfiniBand has them for, and mean nothing here.
+//! Answer    who received a datagram makes a handle of its header, which has the form of IPv6's (IBTA 8.3).
+
+use crate::abi::*;
+use crate::border::{found, number, pointer};
+use crate::context::Context;
+use crate::device::{Device, Transport, transport};
+use crate::engine::{Generation, Object, given, take_back};
+use crate::memory::Pd;
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+/// An address handle.
+#[repr(C)]
+pub(crate) struct Ah {
+    abi: UnsafeCell<ibv_ah>,
+    born: Generation,
+    domain: &'static Pd,
+    pub(crate) gid: [u8; 16],
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Ah {
+    type Abi = ibv_ah;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// Where a route leads, if anywhere: to a GID of the peer's from the one GID of ours, or to a local identifier.
+pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
+    if attributes.port_num > 1 {
+        return None;
+    }
+    if attributes.is_global == 0 {
+        return device.gid_of(attributes.dlid);
+    }
+    let gid = attributes.grh.dgid.bytes();
+    (attributes.grh.sgid_index == 0 && gid != [0; 16]).then_some(gid)
+}
+
+/// # Safety
+/// The domain is null or ours.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        if transport() == Transport::Iwarp {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let gid = destination(domain.context.device, asked).filter(|_| asked.port_num == 1);
+        let gid = gid.ok_or(libc::EINVAL)?;
+        domain.users.fetch_add(1, Ordering::Relaxed);
+        let abi = UnsafeCell::new(ibv_ah { context: domain.context.abi(), pd, handle: 0 });
+        Ok(Ah { abi, born: Generation::now(), domain, gid }.give())
+    })
+}
+
+/// # Safety
+/// A handle of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let handle = unsafe { given::<Ah>(ah)? };
+        handle.domain.users.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: it was given; work that was posted with it has copied its GID.
+        unsafe { take_back::<Ah>(ah) };
+        Ok(())
+    })
+}
+
+/// The way back of a datagram: from its completion, and the header in front of its payload.
+fn way_back(context: &Context, port: u8, wc: &ibv_wc, grh: Option<&ibv_grh>) -> Result<ibv_ah_attr, c_int> {
+    let mut way = ibv_ah_attr::ZERO;
+    (way.dlid, way.sl, way.src_path_bits, way.port_num) = (wc.slid, wc.sl, wc.dlid_path_bits, port);
+    if wc.wc_flags & IBV_WC_GRH != 0 {
+        let grh = grh.ok_or(libc::EINVAL)?;
+        if grh.dgid.bytes() != context.device.gid().bytes() {
+            return Err(libc::EINVAL);
+        }
+        let first = u32::from_be(grh.version_tclass_flow);
+        way.is_global = 1;
+        way.grh.dgid = grh.sgid;
+        way.grh.hop_limit = 255;
+        way.grh.flow_label = first & 0xf_ffff;
+        way.grh.traffic_class = (first >> 20) as u8;
+    }
+    Ok(way)
+}
+
+/// # Safety
+/// As ibv_init_ah_from_wc(3).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    answer: *mut ibv_ah_attr,
+) -> c_int {
+    found(|| {
+        // SAFETY: promised by the caller. The header stands in a receive buffer, wherever that begins.
+        let (context, wc, answer, grh) = unsafe {
+            let grh = if grh.is_null() { None } else { Some(grh.read_unaligned()) };
+            (
+                Context::given(context)?,
+                wc.as_ref().ok_or(libc::EINVAL)?,
+                answer.as_mut().ok_or(libc::EINVAL)?,
+                grh,
+            )
+        };
+        *answer = way_back(context, port, wc, grh.as_ref())?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As ibv_create_ah_from_wc(3).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
+    let mut way = ibv_ah_attr::ZERO;
+    // SAFETY: promised by the caller.
+    let context = unsafe { given::<Pd>(pd) }.map_or(core::ptr::null_mut(), |domain| domain.context.abi());
+    // SAFETY: promised by the caller.
+    unsafe {
+        if ibv_init_ah_from_wc(context, port, wc, grh, &mut way) != 0 {
+            return core::ptr::null_mut();
+        }
+        ibv_create_ah(pd, &mut way)
+    }
+}

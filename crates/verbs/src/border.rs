@@ -1,0 +1,62 @@
+//! The border: what every function of C does with pointers, errors and panics.
+//!
+//! Goal      a mistake of ours ends in an error, not in the program: a panic does not run through frames of C.
+//! Errors    in the two manners of rdma-core: the number itself (`ibv_*`, mostly), or -1 and errno (`rdma_*`).
+//! Limits    whether a pointer that is not null points to memory cannot be known here.
+
+use core::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs a function of C; `broken` is what it returns if we panic.
+pub(crate) fn call<T>(broken: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(broken)
+}
+
+/// Sets errno.
+pub(crate) fn set_errno(error: c_int) {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = error };
+}
+
+/// -1, and errno set.
+pub(crate) fn minus(error: c_int) -> c_int {
+    set_errno(error);
+    -1
+}
+
+/// The number of an error, or 0.
+pub(crate) fn number(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
+    call(libc::EIO, || work().err().unwrap_or(0))
+}
+
+/// -1 and errno, or what was found.
+pub(crate) fn found(work: impl FnOnce() -> Result<c_int, c_int>) -> c_int {
+    call(-1, || work().unwrap_or_else(minus))
+}
+
+/// Null and errno, or a pointer.
+pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
+    call(core::ptr::null_mut(), || {
+        work().unwrap_or_else(|error| {
+            set_errno(error);
+            core::ptr::null_mut()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_at_the_border() {
+        assert_eq!(call(libc::EIO, || panic!("this message is part of the test")), libc::EIO);
+        assert_eq!(call(libc::EIO, || 0), 0);
+    }
+
+    #[test]
+    fn minus_sets_errno() {
+        assert_eq!(minus(libc::EPROTO), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPROTO));
+    }
+}

@@ -1,0 +1,78 @@
+//! Addresses as C has them.
+
+use crate::abi::{ibv_gid, rdma_addr_socket};
+use core::ffi::c_int;
+use libc::{in_addr, in6_addr, sockaddr, sockaddr_in, sockaddr_in6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// Reads an address of the families that devices have.
+///
+/// # Errors
+/// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, as rdma-core and the kernel say.
+///
+/// # Safety
+/// An address as long as its family says, or null.
+pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
+    /// `AF_IB` of the kernel.
+    const AF_IB: c_int = 27;
+    // SAFETY: null or an address.
+    let family = unsafe { at.as_ref() }.ok_or(libc::EINVAL)?.sa_family;
+    match c_int::from(family) {
+        libc::AF_INET => {
+            // SAFETY: as long as its family says. A program may have put it anywhere.
+            let at = unsafe { at.cast::<sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from(u32::from_be(at.sin_addr.s_addr));
+            Ok((ip, u16::from_be(at.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let at = unsafe { at.cast::<sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(at.sin6_addr.s6_addr);
+            Ok(SocketAddrV6::new(ip, u16::from_be(at.sin6_port), 0, at.sin6_scope_id).into())
+        }
+        AF_IB => Err(libc::EAFNOSUPPORT),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// An address of C's.
+pub(super) fn written(address: SocketAddr) -> rdma_addr_socket {
+    let mut place = rdma_addr_socket::ZERO;
+    match address {
+        SocketAddr::V4(address) => {
+            place.sin = sockaddr_in {
+                sin_family: libc::AF_INET as _,
+                sin_port: address.port().to_be(),
+                sin_addr: in_addr { s_addr: u32::from(*address.ip()).to_be() },
+                sin_zero: [0; 8],
+            }
+        }
+        SocketAddr::V6(address) => {
+            place.sin6 = sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as _,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: in6_addr { s6_addr: address.ip().octets() },
+                sin6_scope_id: address.scope_id(),
+            }
+        }
+    }
+    place
+}
+
+/// The same address, without the clothes of IPv6 if it is one of IPv4.
+pub(super) fn plain(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => (ip, address.port()).into(),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// The GID of a device: its address, IPv4 as IPv6 has it.
+pub(super) fn gid(address: IpAddr) -> ibv_gid {
+    let raw = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    ibv_gid { raw }
+}

@@ -1,0 +1,65 @@
+//! What the connection manager stands on: the engine, the devices, and the functions of `libibverbs`, by their names in C as
+//! any program has them.
+
+use crate::abi::*;
+use crate::device::{Device, Transport, transport};
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use kiban_real::verbs::Engine;
+use std::net::IpAddr;
+
+unsafe extern "C" {
+    fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
+    pub(super) fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
+    pub(super) fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
+    pub(super) fn ibv_create_cq(
+        context: *mut ibv_context,
+        entries: c_int,
+        cq_context: *mut c_void,
+        channel: *mut ibv_comp_channel,
+        vector: c_int,
+    ) -> *mut ibv_cq;
+    pub(super) fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
+    pub(super) fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> *mut ibv_qp;
+    pub(super) fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
+    pub(super) fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int;
+    pub(super) fn ibv_create_srq(pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    pub(super) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
+}
+
+/// The engine, if there is one or one can be had.
+pub(super) fn engine() -> Result<&'static Engine, c_int> {
+    crate::engine::engine()
+}
+
+/// Whether devices present themselves as InfiniBand or RoCE.
+pub(super) fn is_ib() -> bool {
+    transport() == Transport::Ib
+}
+
+/// The context that identifiers share of the device with an address, or null.
+pub(super) fn context(address: IpAddr) -> *mut ibv_context {
+    crate::context::shared(address).unwrap_or(null_mut())
+}
+
+/// The same of every device.
+pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, c_int> {
+    Ok(Device::all()?.into_iter().filter_map(|device| crate::context::shared_of(device).ok()).collect())
+}
+
+/// A new domain, or null.
+pub(super) fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    // SAFETY: a context of ours.
+    unsafe { ibv_alloc_pd(context) }
+}
+
+/// The table of functions of a context.
+///
+/// # Safety
+/// A context of ours.
+pub(super) unsafe fn table<'a>(context: *mut ibv_context) -> &'a verbs_context {
+    // SAFETY: it is the last field of a table.
+    unsafe {
+        &*context.wrapping_byte_sub(core::mem::offset_of!(verbs_context, context)).cast::<verbs_context>()
+    }
+}

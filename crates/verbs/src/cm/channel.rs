@@ -1,0 +1,391 @@
+//! Events and their channels (rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3)).
+//!
+//! Goal      an event is told once, in order, through a file that programs poll; what it points to lives until it is given
+//!           back.
+//! Waiting   is on the file, so that a signal with a handler and `pthread_cancel` find a thread where the original has it; the
+//!           engine's helper moves things meanwhile. A thread is cancelled only where nothing of ours is held.
+//! Limits    a signal whose handler returns does not end the wait: the original's read begins again after most of them.
+
+use super::id::{Id, Phase};
+use super::{address, below, device, lock, queues, world};
+use crate::abi::*;
+use crate::border::{call, minus, set_errno};
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use kiban_real::verbs::Channel;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A channel.
+pub(super) type Chan = Channel<Note>;
+
+/// Something to tell.
+pub(super) struct Note {
+    pub(super) id: Arc<Id>,
+    /// Whom a request came to.
+    pub(super) listener: Option<Arc<Id>>,
+    pub(super) event: rdma_cm_event_type,
+    pub(super) status: c_int,
+    /// What an event about a connection says.
+    pub(super) says: Option<Says>,
+}
+
+/// What is said of a connection: what the peer says, and reads of the peer's and of ours under way.
+#[derive(Default)]
+pub(super) struct Says {
+    pub(super) private_data: Vec<u8>,
+    pub(super) depths: (u16, u16),
+}
+
+impl Note {
+    /// An event that has nothing more to say.
+    pub(super) fn plain(id: &Arc<Id>, event: rdma_cm_event_type, status: c_int) -> Note {
+        Note { id: id.clone(), listener: None, event, status, says: None }
+    }
+
+    /// Whose event it is: that one is not destroyed before it is given back.
+    fn owner(&self) -> &Arc<Id> {
+        self.listener.as_ref().unwrap_or(&self.id)
+    }
+}
+
+/// An event that the program has.
+pub(super) struct Handed {
+    event: rdma_cm_event,
+    owner: Arc<Id>,
+    /// The event points into it.
+    _private_data: Vec<u8>,
+}
+
+// SAFETY: its pointers are the program's, and nothing here follows them.
+unsafe impl Send for Handed {}
+
+/// A new channel, in the list, and what the program has of it.
+pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
+    let channel = Chan::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+    let channel = Arc::new(channel);
+    let place = Box::into_raw(Box::new(rdma_event_channel { fd: channel.number() }));
+    lock(&world().channels).insert(channel.number(), channel.clone());
+    Ok((place, channel))
+}
+
+/// The channel that a program names.
+///
+/// # Safety
+/// A channel or null.
+pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan>> {
+    // SAFETY: promised by the caller.
+    let fd = unsafe { channel.as_ref() }?.fd;
+    lock(&world().channels).get(&fd).cloned()
+}
+
+/// A channel is no more; its file closes with the last identifier that tells through it.
+///
+/// # Safety
+/// A channel that [`open`] made, which is not used again.
+pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
+    // SAFETY: promised by the caller.
+    let place = unsafe { Box::from_raw(channel) };
+    // Its number may be another's as soon as it is closed: first it leaves the list.
+    let closed = lock(&world().channels).remove(&place.fd);
+    if let (Some(closed), Ok(engine)) = (&closed, below::engine()) {
+        engine.forget_channel(closed);
+    }
+    drop(closed);
+}
+
+#[unsafe(export_name = "kiban_rdma_create_event_channel")]
+pub(super) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    call(null_mut(), || match open() {
+        Ok((place, _)) => place,
+        Err(error) => {
+            set_errno(error);
+            null_mut()
+        }
+    })
+}
+
+/// # Safety
+/// A channel that is not used again, or null.
+#[unsafe(export_name = "kiban_rdma_destroy_event_channel")]
+pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    call((), || {
+        // SAFETY: promised by the caller; one that is not in the list is not touched.
+        unsafe {
+            if find(channel).is_some() {
+                close(channel);
+            }
+        }
+    });
+}
+
+/// What a look at a channel found.
+enum Found {
+    Event(*mut rdma_cm_event),
+    Error(c_int),
+    /// Nothing: the file says when.
+    Nothing(c_int),
+}
+
+/// The next event of a channel, if there is one.
+fn look(channel: &Arc<Chan>) -> Found {
+    loop {
+        let Some(note) = channel.take() else { break };
+        if let Some(event) = hand_out(note) {
+            return Found::Event(event);
+        }
+    }
+    if !channel.is_nonblocking() {
+        return Found::Nothing(channel.number());
+    }
+    // Who only asks moves things.
+    let found = below::engine().map(|engine| engine.next_event(channel, Duration::ZERO));
+    let event = found.ok().and_then(Result::ok).and_then(hand_out);
+    event.map_or(Found::Error(libc::EAGAIN), Found::Event)
+}
+
+/// An event as the program has it; `None`: it came to nothing.
+fn hand_out(note: Note) -> Option<*mut rdma_cm_event> {
+    let owner = note.owner().clone();
+    let mut event =
+        rdma_cm_event { id: note.id.place(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
+    match note.event {
+        RDMA_CM_EVENT_CONNECT_REQUEST => {
+            let listener = note.listener.as_ref()?;
+            event.listen_id = listener.place();
+            welcome(listener, &note.id)?;
+        }
+        RDMA_CM_EVENT_REJECTED | RDMA_CM_EVENT_UNREACHABLE | RDMA_CM_EVENT_CONNECT_ERROR => {
+            queues::fail(&note.id);
+        }
+        RDMA_CM_EVENT_ESTABLISHED => queues::stand(&note.id),
+        _ => {}
+    }
+    let Says { mut private_data, depths } = note.says.unwrap_or_default();
+    // One byte says how long it is.
+    private_data.truncate(usize::from(u8::MAX));
+    let retries = if below::is_ib() { 7 } else { 0 };
+    if !private_data.is_empty() || depths != (0, 0) {
+        event.param.conn = rdma_conn_param {
+            private_data: if private_data.is_empty() {
+                core::ptr::null()
+            } else {
+                private_data.as_ptr().cast()
+            },
+            private_data_len: private_data.len() as u8,
+            responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
+            initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
+            // What peers of InfiniBand ask for: as often as can be said.
+            retry_count: retries,
+            rnr_retry_count: retries,
+            ..rdma_conn_param::ZERO
+        };
+    }
+    owner.state().handed += 1;
+    let mut handed = Box::new(Handed { event, owner, _private_data: private_data });
+    let place = &raw mut handed.event;
+    lock(&world().events).insert(place as usize, handed);
+    Some(place)
+}
+
+/// A request leaves the queue: its identifier is the program's from now on. `None`: it is refused, since it came to an address
+/// that no device has, or there is no file for its events.
+fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
+    let (own, channel) = {
+        let mut state = listener.state();
+        state.waiting = state.waiting.saturating_sub(1);
+        (state.own, state.channel.clone())
+    };
+    let theirs = if own { open().ok() } else { None };
+    if own && theirs.is_none() {
+        id.refuse();
+        return None;
+    }
+    let place = id.place();
+    // SAFETY: both are there: the listener's until this event is given back, and nobody else has the new one's yet.
+    unsafe {
+        let listens = &*listener.place();
+        (*place).channel = listens.channel;
+        (*place).context = listens.context;
+        (*place).ps = listens.ps;
+        (*place).qp_type = listens.qp_type;
+    }
+    {
+        let mut state = id.state();
+        state.channel = channel;
+        if let Some((place_of_channel, channel)) = theirs {
+            state.own = true;
+            state.channel = channel;
+            // SAFETY: as above.
+            unsafe { (*place).channel = place_of_channel };
+        }
+    }
+    let (local, peer) = {
+        let state = id.state();
+        (state.local, state.peer)
+    };
+    if !local.is_some_and(|local| device::give(id, local.ip())) {
+        if own {
+            // SAFETY: it was made above.
+            unsafe { close((*place).channel) };
+        }
+        id.refuse();
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe {
+        if let (Some(local), Some(peer)) = (local, peer) {
+            (*place).route.addr.src = address::written(local);
+            (*place).route.addr.dst = address::written(peer);
+        }
+    }
+    super::resolve::fill_route(id);
+    lock(&world().ids).insert(place as usize, id.clone());
+    Some(())
+}
+
+unsafe extern "C-unwind" {
+    /// poll(2), where threads are cancelled.
+    fn poll(files: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Waits for a channel's file: whether a signal has ended the wait, as it ends read(2). Nothing is held that an unwinding thread
+/// would have to give back.
+extern "C-unwind" fn wait(fd: c_int) -> bool {
+    let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one file. Whatever ends the wait, the caller looks again.
+    let code = unsafe { poll(&raw mut file, 1, -1) };
+    // poll(2) is never restarted; read(2), by which programs think they wait, may be.
+    code < 0
+        && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
+        && kiban_real::verbs::ends_this_call()
+}
+
+/// # Safety
+/// A channel or null, and a place for the event.
+#[unsafe(export_name = "kiban_rdma_get_cm_event")]
+pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
+    loop {
+        let found = call(Found::Error(libc::EIO), || {
+            if event.is_null() {
+                return Found::Error(libc::EINVAL);
+            }
+            // SAFETY: promised by the caller.
+            match unsafe { find(channel) } {
+                Some(channel) => look(&channel),
+                None => Found::Error(libc::EINVAL),
+            }
+        });
+        match found {
+            Found::Event(found) => {
+                // SAFETY: the caller says that there is a place.
+                unsafe { *event = found };
+                return 0;
+            }
+            Found::Error(error) => return minus(error),
+            Found::Nothing(fd) => {
+                if wait(fd) {
+                    return minus(libc::EINTR);
+                }
+            }
+        }
+    }
+}
+
+/// Gives an event back.
+pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
+    let handed = lock(&world().events).remove(&(event as usize)).ok_or(libc::EINVAL)?;
+    let mut state = handed.owner.state();
+    state.handed = state.handed.saturating_sub(1);
+    handed.owner.acknowledged.notify_all();
+    drop(state);
+    Ok(())
+}
+
+/// # Safety
+/// An event that `rdma_get_cm_event` gave.
+#[unsafe(export_name = "kiban_rdma_ack_cm_event")]
+pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    call(-1, || acknowledge(event).map_or_else(minus, |()| 0))
+}
+
+/// One whose calls wait takes its next event into `id->event`; others are done: 0, or -1 and errno, as the event has it.
+pub(super) fn complete(id: &Arc<Id>) -> c_int {
+    let (own, phase) = {
+        let state = id.state();
+        (state.own, state.phase)
+    };
+    if !own || phase == Phase::Dead {
+        return 0;
+    }
+    match await_event(id) {
+        Ok(event) => {
+            // SAFETY: it was handed out just now.
+            let event = unsafe { &*event };
+            match event.status {
+                0 => 0,
+                _ if event.event == RDMA_CM_EVENT_REJECTED => minus(libc::ECONNREFUSED),
+                status => minus(status.abs()),
+            }
+        }
+        Err(error) => minus(error),
+    }
+}
+
+/// The next event of one whose calls wait, in `id->event`.
+pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
+    let place = id.place();
+    // SAFETY: the identifier is there for as long as a call about it.
+    let (before, channel) = unsafe { ((*place).event, (*place).channel) };
+    if !before.is_null() {
+        // The program may have given it back itself.
+        let _ = acknowledge(before);
+        // SAFETY: as above.
+        unsafe { (*place).event = null_mut() };
+    }
+    let mut event = null_mut();
+    let (mut cancelled, mut ignored) = (0, 0);
+    // SAFETY: the identifier's channel, and places. A thread is not cancelled in the middle of this.
+    let code = unsafe {
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancelled);
+        let code = rdma_get_cm_event(channel, &raw mut event);
+        pthread_setcancelstate(cancelled, &raw mut ignored);
+        code
+    };
+    if code != 0 {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+    }
+    // SAFETY: as above.
+    unsafe { (*place).event = event };
+    Ok(event)
+}
+
+/// Whether one whose calls wait has an event to take.
+pub(super) fn has_event(id: &Arc<Id>) -> bool {
+    let channel = id.state().channel.clone();
+    let mut file = libc::pollfd { fd: channel.number(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one file, which the channel keeps open.
+    unsafe { libc::poll(&raw mut file, 1, 0) == 1 }
+}
+
+/// What a program passes for private data.
+///
+/// # Safety
+/// So many bytes are there, or the pointer is null.
+pub(super) unsafe fn private_data(from: *const c_void, bytes: u8) -> Vec<u8> {
+    if from.is_null() || bytes == 0 {
+        return Vec::new();
+    }
+    // SAFETY: promised by the caller.
+    unsafe { core::slice::from_raw_parts(from.cast::<u8>(), usize::from(bytes)) }.to_vec()
+}

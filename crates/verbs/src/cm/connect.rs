@@ -1,0 +1,452 @@
+//! Connections: asked for, answered, ended (rdma_connect(3), rdma_accept(3), rdma_reject(3), rdma_disconnect(3)).
+//!
+//! Goal      both sides hear what became of a connection, once, whoever ended it and however.
+//! Told      the engine tells under its lock: what it says becomes an event, and nothing more is done here.
+//! Refused   nobody listens; a listener has as many requests in its channel as it wanted; the program says no. What a peer
+//!           hears of it: REJECTED, with -ECONNREFUSED as iWARP says, or with the reasons of InfiniBand's table 12.6.7.2.
+//! Reads     `responder_resources` and `initiator_depth` are those of the wire (RFC 6581, section 9): an event names what the
+//!           one who hears it may have; 255 asks for all that the device has.
+//! Withdrawn a request whose peer has gone is not told again: accepting it fails with ECONNRESET.
+//! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
+
+use super::channel::{self, Note, Says, complete};
+use super::id::{Id, Phase, State, end_request, with};
+use super::{address, below, queues, resolve};
+use crate::abi::*;
+use crate::border::minus;
+use core::ffi::{c_int, c_void};
+use kiban_real::verbs::{Asked, ConnectError, Listens, OpenError, Told};
+use std::sync::Arc;
+
+/// Reasons of InfiniBand for a refusal: nobody serves there; the program says no.
+const NO_SERVICE: c_int = 8;
+const CONSUMER: c_int = 28;
+
+impl Listens for Id {
+    fn told(&self, told: Told) -> Option<Arc<dyn Listens>> {
+        let me = self.me()?;
+        match told {
+            Told::Asked(asked) => return me.on_asked(asked),
+            Told::Connected { private_data, depths, .. } => me.on_connected(Says { private_data, depths }),
+            Told::Failed { error, .. } => me.on_failed(error),
+            Told::Moved { to, .. } => me.state().end = Some(to),
+            Told::Gone { .. } => me.on_gone(),
+        }
+        None
+    }
+}
+
+impl Id {
+    fn on_asked(self: &Arc<Id>, asked: Asked) -> Option<Arc<dyn Listens>> {
+        let mut state = self.state();
+        let (local, peer) = (address::plain(asked.local), address::plain(asked.peer));
+        let other_family = state.local.is_some_and(|at| at.is_ipv4() != local.is_ipv4());
+        if state.phase != Phase::Listening
+            || state.waiting >= state.backlog
+            || state.family_only && other_family
+        {
+            return None;
+        }
+        let id = Id::new(state.channel.clone(), false);
+        {
+            let mut new = id.state();
+            new.phase = Phase::Asked;
+            new.end = Some(asked.end);
+            new.local = Some(local);
+            new.peer = Some(peer);
+            new.depths = asked.depths;
+        }
+        state.waiting += 1;
+        let Asked { private_data, depths, .. } = asked;
+        state.channel.tell(Note {
+            id: id.clone(),
+            listener: Some(self.clone()),
+            event: RDMA_CM_EVENT_CONNECT_REQUEST,
+            status: 0,
+            says: Some(Says { private_data, depths }),
+        });
+        Some(id)
+    }
+
+    fn on_connected(self: &Arc<Id>, says: Says) {
+        let mut state = self.state();
+        let event = match state.phase {
+            Phase::Connecting if state.brought && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
+            Phase::Connecting | Phase::Accepting => RDMA_CM_EVENT_ESTABLISHED,
+            _ => return,
+        };
+        state.phase = Phase::Connected;
+        state.depths = says.depths;
+        state.channel.tell(Note { id: self.clone(), listener: None, event, status: 0, says: Some(says) });
+    }
+
+    fn on_failed(self: &Arc<Id>, error: ConnectError) {
+        let mut state = self.state();
+        if !matches!(state.phase, Phase::Connecting | Phase::Accepting) {
+            return;
+        }
+        state.phase = Phase::Over;
+        let refused = |reason| if below::is_ib() { reason } else { -libc::ECONNREFUSED };
+        let (event, status, private_data) = match error {
+            ConnectError::Rejected(says) => (RDMA_CM_EVENT_REJECTED, refused(CONSUMER), says),
+            ConnectError::Unreachable => (RDMA_CM_EVENT_REJECTED, refused(NO_SERVICE), Vec::new()),
+            ConnectError::Timeout => (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, Vec::new()),
+            ConnectError::Fault(_) => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EPROTO, Vec::new()),
+            ConnectError::Lost => (RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET, Vec::new()),
+        };
+        let says = (!private_data.is_empty()).then_some(Says { private_data, depths: (0, 0) });
+        state.channel.tell(Note { id: self.clone(), listener: None, event, status, says });
+    }
+
+    fn on_gone(self: &Arc<Id>) {
+        let mut state = self.state();
+        match state.phase {
+            Phase::Connected => {
+                state.phase = Phase::Over;
+                state.channel.tell(Note::plain(self, RDMA_CM_EVENT_DISCONNECTED, 0));
+                if below::is_ib() {
+                    state.channel.tell(Note::plain(self, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0));
+                }
+            }
+            Phase::Connecting | Phase::Accepting => {
+                drop(state);
+                self.on_failed(ConnectError::Lost);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a program asks for with a connection.
+struct Wanted {
+    /// What the engine calls the queue pair.
+    qp: u32,
+    private_data: Vec<u8>,
+    /// Reads of the peer's and of ours under way.
+    depths: (u16, u16),
+}
+
+/// Datagrams have no connections, and their way to exchange numbers is not made.
+fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
+    // SAFETY: the struct lives as long as the identifier.
+    match unsafe { (*id.place()).ps } {
+        RDMA_PS_UDP => Err(libc::EOPNOTSUPP),
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+/// The parameters' private data is as long as they say.
+unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted, c_int> {
+    let bounds = below::engine()?.bounds();
+    let place = id.place();
+    // SAFETY: the struct lives as long as the identifier, and its queue pair was made by `rdma_create_qp`.
+    let own = unsafe { (*place).qp };
+    let (offered, device, says) = {
+        let state = id.state();
+        let offered = if state.phase == Phase::Asked { state.depths } else { (u16::MAX, u16::MAX) };
+        (offered, state.device, state.says.clone())
+    };
+    let qp = if own.is_null() {
+        let number = param.ok_or(libc::EINVAL)?.qp_num;
+        let device = device.ok_or(libc::EINVAL)?;
+        below::engine()?.qp_named(device, number).ok_or(libc::EINVAL)?
+    } else {
+        // SAFETY: as above.
+        unsafe { crate::qp::number(own) }.ok_or(libc::EINVAL)?
+    };
+    // 255 in both: all that the device has, and all that the peer offers.
+    let depth = |asked: Option<u8>, most: u16, offered: u16| match asked {
+        None | Some(u8::MAX) => Ok(most.min(offered)),
+        Some(asked) if u16::from(asked) > most => Err(libc::EINVAL),
+        Some(asked) => Ok(u16::from(asked)),
+    };
+    let most = |most: u16| most.min(u16::from(u8::MAX));
+    let depths = (
+        depth(param.map(|param| param.responder_resources), most(bounds.ird_max), offered.0)?,
+        depth(param.map(|param| param.initiator_depth), most(bounds.ord_max), offered.1)?,
+    );
+    // SAFETY: promised by the caller.
+    let mut private_data = param.map_or_else(Vec::new, |param| unsafe {
+        channel::private_data(param.private_data, param.private_data_len)
+    });
+    if private_data.is_empty() {
+        private_data = says;
+    }
+    id.state().brought = own.is_null();
+    Ok(Wanted { qp, private_data, depths })
+}
+
+fn of_open_error(error: OpenError) -> c_int {
+    match error {
+        OpenError::TooMany => libc::ENOMEM,
+        OpenError::Gone => libc::ECONNRESET,
+        OpenError::PrivateData(_) | OpenError::InUse => libc::EINVAL,
+    }
+}
+
+/// An identifier goes from one phase to another, or is in the wrong one.
+fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
+    if state.phase != from {
+        return Err(libc::EINVAL);
+    }
+    state.phase = to;
+    Ok(())
+}
+
+/// # Safety
+/// An identifier, and parameters with private data as long as they say, or null.
+#[unsafe(export_name = "kiban_rdma_connect")]
+pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or parameters.
+        let param = unsafe { param.as_ref() };
+        check_connected(id)?;
+        if id.state().phase != Phase::Route {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: promised by the caller.
+        let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
+        let (from, to) = {
+            let mut state = id.state();
+            step(&mut state, Phase::Route, Phase::Connecting)?;
+            (state.local.map(|local| local.ip()), state.peer.ok_or(libc::EINVAL)?)
+        };
+        let engine = below::engine()?;
+        match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
+            Ok(Ok(end)) => {
+                let local = engine.addresses(end).map(|(local, _)| address::plain(local));
+                let mut state = id.state();
+                state.end = Some(end);
+                state.reserved = None;
+                if let Some(local) = local {
+                    state.local = Some(local);
+                    // SAFETY: the struct lives as long as the identifier.
+                    unsafe { (*id.place()).route.addr.src = address::written(local) };
+                }
+            }
+            Ok(Err(error)) => {
+                id.state().phase = Phase::Route;
+                return Err(of_open_error(error));
+            }
+            Err(error) => {
+                // There is no way to that address: known at once, told as any other outcome.
+                let error = resolve::errno(&error);
+                let mut state = id.state();
+                state.phase = Phase::Over;
+                state.channel.tell(Note::plain(id, RDMA_CM_EVENT_UNREACHABLE, -error));
+            }
+        }
+        Ok(complete(id))
+    })
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_establish")]
+pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    with(id, |id| {
+        let state = id.state();
+        // The engine has answered the peer already.
+        if state.brought && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
+    })
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_listen")]
+pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    with(id, |id| {
+        check_connected(id)?;
+        resolve::listen(id, backlog).map(|()| 0)
+    })
+}
+
+/// # Safety
+/// An identifier whose calls wait, and a place for another.
+#[unsafe(export_name = "kiban_rdma_get_request")]
+pub(super) unsafe extern "C" fn rdma_get_request(
+    listener: *mut rdma_cm_id,
+    id: *mut *mut rdma_cm_id,
+) -> c_int {
+    with(listener, |listener| {
+        if id.is_null() || !listener.state().own {
+            return Err(libc::EINVAL);
+        }
+        let event = channel::await_event(listener)?;
+        // SAFETY: it was handed out just now.
+        let request = unsafe { &*event };
+        if request.status != 0 {
+            return Err(request.status.abs());
+        }
+        if request.event != RDMA_CM_EVENT_CONNECT_REQUEST {
+            return Err(libc::EINVAL);
+        }
+        let wanted = listener.state().queue_wanted;
+        if let Some(mut attributes) = wanted {
+            let new = super::id::find(request.id)?;
+            // SAFETY: the struct lives as long as the listener.
+            let pd = unsafe { (*listener.place()).pd };
+            queues::create_qp(&new, pd, &mut attributes)?;
+        }
+        // SAFETY: there is a place; both structs are there. The event is the new one's from now on.
+        unsafe {
+            (*listener.place()).event = core::ptr::null_mut();
+            (*request.id).event = event;
+            *id = request.id;
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// An identifier, and parameters with private data as long as they say, or null.
+#[unsafe(export_name = "kiban_rdma_accept")]
+pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or parameters.
+        let param = unsafe { param.as_ref() };
+        check_connected(id)?;
+        if id.state().phase != Phase::Asked {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: promised by the caller.
+        let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
+        let end = {
+            let mut state = id.state();
+            step(&mut state, Phase::Asked, Phase::Accepting)?;
+            state.end.ok_or(libc::EINVAL)?
+        };
+        if let Err(error) = below::engine()?.accept(end, qp, depths, &private_data) {
+            let mut state = id.state();
+            if state.phase == Phase::Accepting {
+                state.phase = Phase::Asked;
+            }
+            return Err(of_open_error(error));
+        }
+        Ok(complete(id))
+    })
+}
+
+/// # Safety
+/// An identifier, and private data of so many bytes, or null.
+unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) -> c_int {
+    with(id, |id| {
+        // SAFETY: promised by the caller.
+        let private_data = unsafe { channel::private_data(private_data, bytes) };
+        let end = {
+            let mut state = id.state();
+            step(&mut state, Phase::Asked, Phase::Over)?;
+            state.end.take().ok_or(libc::EINVAL)?
+        };
+        // A peer that has gone needs no answer.
+        if below::engine()?.reject(end, &private_data).is_err() {
+            end_request(end);
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// An identifier, and private data of so many bytes, or null.
+#[unsafe(export_name = "kiban_rdma_reject")]
+pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, bytes: u8) -> c_int {
+    // SAFETY: as promised.
+    unsafe { reject(id, data, bytes) }
+}
+
+/// # Safety
+/// An identifier, and private data of so many bytes, or null.
+#[unsafe(export_name = "kiban_rdma_reject_ece")]
+pub(super) unsafe extern "C" fn rdma_reject_ece(
+    id: *mut rdma_cm_id,
+    data: *const c_void,
+    bytes: u8,
+) -> c_int {
+    // SAFETY: as promised.
+    unsafe { reject(id, data, bytes) }
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_disconnect")]
+pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    with(id, |id| {
+        let (phase, end, waits) = {
+            let state = id.state();
+            (state.phase, state.end, state.own)
+        };
+        match (phase, end) {
+            (Phase::Connected, Some(end)) => below::engine()?.disconnect(end),
+            // The peer was first. One whose calls wait may have that event still to take.
+            (Phase::Over, Some(_)) if !waits || !channel::has_event(id) => return Ok(0),
+            (Phase::Over, Some(_)) => {}
+            _ => return Err(libc::EINVAL),
+        }
+        Ok(complete(id))
+    })
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_notify")]
+pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_event_type) -> c_int {
+    // The engine knows when the first message comes: the peer's answer is not lost as a datagram may be.
+    with(id, |_| Ok(0))
+}
+
+/// # Safety
+/// An identifier, and what it says of enhanced connections.
+#[unsafe(export_name = "kiban_rdma_set_local_ece")]
+pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or a struct.
+        let ece = unsafe { ece.as_ref() }.ok_or(libc::EINVAL)?;
+        if ece.comp_mask != 0 {
+            return Err(libc::EINVAL);
+        }
+        id.state().ece = *ece;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// An identifier, and a place.
+#[unsafe(export_name = "kiban_rdma_get_remote_ece")]
+pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    with(id, |_| {
+        // SAFETY: null or a place.
+        let ece = unsafe { ece.as_mut() }.ok_or(libc::EINVAL)?;
+        // No peer says anything of them.
+        *ece = ibv_ece::ZERO;
+        Ok(0)
+    })
+}
+
+/// -1 and EOPNOTSUPP: what the connection manager does not do.
+fn unsupported() -> c_int {
+    minus(libc::EOPNOTSUPP)
+}
+
+#[unsafe(export_name = "kiban_rdma_join_multicast")]
+extern "C" fn rdma_join_multicast(
+    _id: *mut rdma_cm_id,
+    _at: *mut libc::sockaddr,
+    _context: *mut c_void,
+) -> c_int {
+    unsupported()
+}
+
+#[unsafe(export_name = "kiban_rdma_join_multicast_ex")]
+extern "C" fn rdma_join_multicast_ex(
+    _id: *mut rdma_cm_id,
+    _attributes: *mut rdma_cm_join_mc_attr_ex,
+    _context: *mut c_void,
+) -> c_int {
+    unsupported()
+}
+
+#[unsafe(export_name = "kiban_rdma_leave_multicast")]
+extern "C" fn rdma_leave_multicast(_id: *mut rdma_cm_id, _at: *mut libc::sockaddr) -> c_int {
+    unsupported()
+}

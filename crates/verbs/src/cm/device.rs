@@ -1,0 +1,80 @@
+//! Devices as the connection manager has them: opened once for the process (rdma_get_devices(3)).
+
+use super::id::Id;
+use super::{below, lock, world};
+use crate::abi::*;
+use crate::border::{call, set_errno};
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Binds an identifier to the device of an address: whether there is one.
+pub(super) fn give(id: &Arc<Id>, address: IpAddr) -> bool {
+    let context = below::context(address.to_canonical());
+    if context.is_null() {
+        return false;
+    }
+    // SAFETY: a context of ours.
+    id.state().device = unsafe { crate::context::address(context) }.ok();
+    let domain = domain(context);
+    let place = id.place();
+    // SAFETY: the struct lives as long as the identifier.
+    unsafe {
+        (*place).verbs = context;
+        (*place).port_num = 1;
+        if (*place).pd.is_null() {
+            (*place).pd = domain;
+        }
+    }
+    true
+}
+
+/// The domain that queue pairs have whose program names none. It stays as long as the device is open.
+fn domain(context: *mut ibv_context) -> *mut ibv_pd {
+    let mut domains = lock(&world().domains);
+    let known = domains.entry(context as usize).or_insert(0);
+    if *known == 0 {
+        *known = below::alloc_pd(context) as usize;
+    }
+    *known as *mut ibv_pd
+}
+
+/// # Safety
+/// A place for a number, or null.
+#[unsafe(export_name = "kiban_rdma_get_devices")]
+pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
+    call(null_mut(), || {
+        let contexts = match below::contexts() {
+            Ok(contexts) => contexts,
+            Err(error) => {
+                set_errno(error);
+                return null_mut();
+            }
+        };
+        // SAFETY: calloc may be called with any numbers; the list ends with a null pointer.
+        let list = unsafe { libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()) };
+        let list = list.cast::<*mut ibv_context>();
+        if list.is_null() {
+            set_errno(libc::ENOMEM);
+            return list;
+        }
+        for (place, context) in contexts.iter().enumerate() {
+            // SAFETY: the list has room for all and one more.
+            unsafe { *list.add(place) = *context };
+        }
+        // SAFETY: null or a place.
+        if let Some(count) = unsafe { count.as_mut() } {
+            *count = contexts.len() as c_int;
+        }
+        list
+    })
+}
+
+/// # Safety
+/// A list that `rdma_get_devices` made, or null.
+#[unsafe(export_name = "kiban_rdma_free_devices")]
+pub(super) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    // SAFETY: promised by the caller.
+    unsafe { libc::free(list.cast::<c_void>()) };
+}

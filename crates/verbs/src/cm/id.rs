@@ -1,0 +1,361 @@
+//! Identifiers: the sockets of the connection manager (rdma_create_id(3), rdma_destroy_id(3), rdma_migrate_id(3)).
+//!
+//! ```text
+//!   Idle ── bind ──▶ Bound ── listen ──▶ Listening
+//!     └─ resolve_addr ─┴──▶ Address ── resolve_route ──▶ Route ── connect ──▶ Connecting ──┬──▶ Connected ──▶ Over
+//!                          a request ──▶ Asked ──────────── accept ─────────▶ Accepting ───┘
+//! ```
+//!
+//! Goal      the struct that the program has ([`rdma_cm_id`]) and what is known of it here ([`Id`]) live and die together.
+//! Waiting   without a channel of the program's an identifier has one of its own, and calls wait for their event.
+//! Destroyed when its last event has been given back, as rdma_destroy_id(3) has it. Requests that nobody has taken are refused.
+//! Limits    a struct that is freed may be named again by a program's mistake: it is not found in the list, so nothing happens.
+
+use super::channel::{self, Chan, Note, acknowledge};
+use super::{below, lock, world};
+use crate::abi::*;
+use crate::border::{call, minus};
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use kiban_real::verbs::Listens;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Where an identifier stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Idle,
+    Bound,
+    Address,
+    Route,
+    Listening,
+    Connecting,
+    Asked,
+    Accepting,
+    Connected,
+    Over,
+    Dead,
+}
+
+/// What is known of an identifier.
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) channel: Arc<Chan>,
+    /// The channel is the identifier's own: calls wait.
+    pub(super) own: bool,
+    /// Its connection, in the engine.
+    pub(super) end: Option<u32>,
+    /// Its listener, in the engine.
+    pub(super) listener: Option<u32>,
+    /// Holds the port until somebody listens there.
+    pub(super) reserved: Option<OwnedFd>,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    /// The device that it is bound to.
+    pub(super) device: Option<IpAddr>,
+    /// Requests that wait in the channel, and how many may.
+    pub(super) waiting: u32,
+    pub(super) backlog: u32,
+    /// Reads of the peer's and of ours under way: what a request offers, then what is agreed.
+    pub(super) depths: (u16, u16),
+    /// The queue pair is the program's own.
+    pub(super) brought: bool,
+    /// Events that the program has not given back.
+    pub(super) handed: u32,
+    pub(super) shares: bool,
+    pub(super) family_only: bool,
+    /// What every connection of this listener has (rdma_create_ep(3)).
+    pub(super) queue_wanted: Option<ibv_qp_init_attr>,
+    /// What is said when the program says nothing (`ai_connect`).
+    pub(super) says: Vec<u8>,
+    pub(super) ece: ibv_ece,
+}
+
+// SAFETY: the pointers in it are the program's (queues of `queue_wanted`), and are only handed back to it.
+unsafe impl Send for State {}
+
+/// An identifier.
+pub(super) struct Id {
+    place: usize,
+    me: Weak<Id>,
+    state: Mutex<State>,
+    /// An event was given back.
+    pub(super) acknowledged: Condvar,
+}
+
+impl Id {
+    /// A new one, which tells through a channel; the program does not know it yet.
+    pub(super) fn new(channel: Arc<Chan>, own: bool) -> Arc<Id> {
+        let place = Box::into_raw(Box::new(rdma_cm_id::ZERO)) as usize;
+        let state = State {
+            phase: Phase::Idle,
+            channel,
+            own,
+            end: None,
+            listener: None,
+            reserved: None,
+            local: None,
+            peer: None,
+            device: None,
+            waiting: 0,
+            backlog: 0,
+            depths: (0, 0),
+            brought: false,
+            handed: 0,
+            shares: false,
+            family_only: false,
+            queue_wanted: None,
+            says: Vec::new(),
+            ece: ibv_ece::ZERO,
+        };
+        Arc::new_cyclic(|me| Id {
+            place,
+            me: me.clone(),
+            state: Mutex::new(state),
+            acknowledged: Condvar::new(),
+        })
+    }
+
+    /// The struct that the program has.
+    pub(super) fn place(&self) -> *mut rdma_cm_id {
+        self.place as *mut rdma_cm_id
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(super) fn me(&self) -> Option<Arc<Id>> {
+        self.me.upgrade()
+    }
+
+    /// As those who are told of connections.
+    pub(super) fn listens(self: &Arc<Id>) -> Arc<dyn Listens> {
+        self.clone()
+    }
+
+    /// A request that the program does not get: it is refused.
+    pub(super) fn refuse(&self) {
+        let end = {
+            let mut state = self.state();
+            state.phase = Phase::Dead;
+            state.end.take()
+        };
+        if let Some(end) = end {
+            end_request(end);
+        }
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // SAFETY: it was made with the identifier, and whoever could name it has given it back, or never had it.
+        unsafe {
+            let place = Box::from_raw(self.place());
+            if !place.route.path_rec.is_null() {
+                drop(Box::from_raw(place.route.path_rec));
+            }
+        }
+    }
+}
+
+/// Refuses a request, if it is there still.
+pub(super) fn end_request(end: u32) {
+    // Without an engine there is no request.
+    if let Ok(engine) = below::engine()
+        && engine.reject(end, &[]).is_err()
+    {
+        engine.release(end);
+    }
+}
+
+/// The identifier that a program names.
+pub(super) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, c_int> {
+    lock(&world().ids).get(&(id as usize)).cloned().ok_or(libc::EINVAL)
+}
+
+/// Does something with the identifier that a program names: its result, or -1 and errno.
+pub(super) fn with(id: *const rdma_cm_id, work: impl FnOnce(&Arc<Id>) -> Result<c_int, c_int>) -> c_int {
+    call(minus(libc::EIO), || find(id).and_then(|id| work(&id)).unwrap_or_else(minus))
+}
+
+/// Makes an identifier; without a channel it has one of its own.
+///
+/// # Safety
+/// A channel or null.
+pub(super) unsafe fn create(
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    ps: rdma_port_space,
+    qp_type: ibv_qp_type,
+) -> Result<Arc<Id>, c_int> {
+    let own = channel.is_null();
+    let (place, chan) = if own {
+        channel::open()?
+    } else {
+        // SAFETY: promised by the caller.
+        (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
+    };
+    let id = Id::new(chan, own);
+    // SAFETY: it is new, and nobody else has it.
+    unsafe {
+        (*id.place()).channel = place;
+        (*id.place()).context = context;
+        (*id.place()).ps = ps;
+        (*id.place()).qp_type = qp_type;
+    }
+    lock(&world().ids).insert(id.place() as usize, id.clone());
+    Ok(id)
+}
+
+/// The kind of queue pair that a port space has.
+fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
+    match ps {
+        RDMA_PS_IPOIB | RDMA_PS_UDP => IBV_QPT_UD,
+        _ => IBV_QPT_RC,
+    }
+}
+
+/// # Safety
+/// A channel or null, and a place for the identifier.
+#[unsafe(export_name = "kiban_rdma_create_id")]
+pub(super) unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: rdma_port_space,
+) -> c_int {
+    call(-1, || {
+        if id.is_null() {
+            return minus(libc::EINVAL);
+        }
+        match ps {
+            RDMA_PS_TCP | RDMA_PS_UDP => {}
+            // The kernel has InfiniBand's own port space for devices of that kind alone.
+            RDMA_PS_IB => {}
+            RDMA_PS_IPOIB => return minus(libc::EOPNOTSUPP),
+            _ => return minus(libc::EINVAL),
+        }
+        // SAFETY: promised by the caller.
+        match unsafe { create(channel, context, ps, qp_type(ps)) } {
+            Ok(made) => {
+                // SAFETY: there is a place.
+                unsafe { *id = made.place() };
+                0
+            }
+            Err(error) => minus(error),
+        }
+    })
+}
+
+/// Ends an identifier: when it returns, the program has none of its events.
+pub(super) fn destroy(id: &Arc<Id>) {
+    lock(&world().ids).remove(&(id.place() as usize));
+    lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
+    let (end, was_asked, listener, channel, own) = {
+        let mut state = id.state();
+        let was_asked = state.phase == Phase::Asked;
+        state.phase = Phase::Dead;
+        state.reserved = None;
+        (state.end.take(), was_asked, state.listener.take(), state.channel.clone(), state.own)
+    };
+    // From here on nothing is told of it.
+    if let (Some(listener), Ok(engine)) = (listener, below::engine()) {
+        engine.unlisten(listener);
+    }
+    match (end, below::engine()) {
+        (Some(end), Ok(_)) if was_asked => end_request(end),
+        (Some(end), Ok(engine)) => engine.release(end),
+        _ => {}
+    }
+    let mut refused = Vec::new();
+    channel.forget(|note| {
+        let is_request = note.listener.as_ref().is_some_and(|listener| Arc::ptr_eq(listener, id));
+        if is_request {
+            refused.push(note.id.clone());
+        }
+        is_request || Arc::ptr_eq(&note.id, id)
+    });
+    refused.iter().for_each(|request| request.refuse());
+    // SAFETY: the struct lives as long as the identifier.
+    let event = unsafe { (*id.place()).event };
+    if own && !event.is_null() {
+        // The program may have given it back itself.
+        let _ = acknowledge(event);
+    }
+    let mut state = id.state();
+    while state.handed > 0 {
+        state = id.acknowledged.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    drop(state);
+    if own {
+        // SAFETY: it was made for this identifier.
+        unsafe { channel::close((*id.place()).channel) };
+    }
+}
+
+/// # Safety
+/// An identifier that is not used again.
+#[unsafe(export_name = "kiban_rdma_destroy_id")]
+pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    with(id, |id| {
+        destroy(id);
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// An identifier, and a channel or null.
+#[unsafe(export_name = "kiban_rdma_migrate_id")]
+pub(super) unsafe extern "C" fn rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    with(id, |id| {
+        let own = channel.is_null();
+        let (place, chan) = if own {
+            channel::open()?
+        } else {
+            // SAFETY: promised by the caller.
+            (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
+        };
+        let id_place = id.place();
+        // SAFETY: the struct lives as long as the identifier.
+        let (before_place, event) = unsafe { ((*id_place).channel, (*id_place).event) };
+        let was_own = {
+            let mut state = id.state();
+            let before = std::mem::replace(&mut state.channel, chan.clone());
+            // What waits goes along, in order, before anything new is told.
+            let mut moved = Vec::new();
+            if !Arc::ptr_eq(&before, &chan) {
+                let mut kept = Vec::new();
+                while let Some(note) = before.take() {
+                    let is_ours = Arc::ptr_eq(note.listener.as_ref().unwrap_or(&note.id), id);
+                    if is_ours { &mut moved } else { &mut kept }.push(note);
+                }
+                kept.into_iter().for_each(|note| before.tell(note));
+            }
+            moved.into_iter().for_each(|note: Note| chan.tell(note));
+            std::mem::replace(&mut state.own, own)
+        };
+        // SAFETY: as above.
+        unsafe { (*id_place).channel = place };
+        if was_own {
+            if !event.is_null() {
+                // The program may have given it back itself.
+                let _ = acknowledge(event);
+                // SAFETY: as above.
+                unsafe { (*id_place).event = null_mut() };
+            }
+            // SAFETY: it was made for this identifier.
+            unsafe { channel::close(before_place) };
+        }
+        // Nobody gets an event of the old channel after this (rdma_migrate_id(3)).
+        let mut state = id.state();
+        while state.handed > 0 {
+            state = id.acknowledged.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,88 @@
+//! The connection manager (rdma_cm(7)).
+//!
+//! Goal      `rdma_*` as programs for iWARP and for RoCE know them, over connections of kiban's NIC ([`kiban_real::verbs`]).
+//! Parts     `channel.rs` events and their channels; `id.rs` identifiers; `resolve.rs` addresses; `connect.rs` connections;
+//!           `queues.rs` the queue pair of an identifier; `endpoint.rs` both at once; `device.rs` devices; `below.rs` what
+//!           all of this stands on.
+//! Locks     the engine's comes first: [`Listens::told`](kiban_real::verbs::Listens::told) is called under it and takes an
+//!           identifier's. So nothing here calls the engine while it holds an identifier's lock, and the lists of the
+//!           [`World`] are held for a look-up alone.
+//! Kinds     the kernel tells the same story in two ways, by the kind of the device. As iWARP: whoever asked hears ESTABLISHED,
+//!           and a status is an errno. As InfiniBand and RoCE: one who brought a queue pair of its own hears CONNECT_RESPONSE
+//!           and calls `rdma_establish`, a refusal has the number of the InfiniBand standard (12.6.7.2), and TIMEWAIT_EXIT
+//!           follows DISCONNECTED.
+//! Fork      identifiers are the process's: a child finds none of its parent's, and starts afresh.
+//! Left out  datagrams (`RDMA_PS_UDP`): addresses are resolved, connections are refused with EOPNOTSUPP; multicast, `AF_IB`, types of service; numbers of the peer's queue pair, which the wire of iWARP does not carry.
+
+mod address;
+mod below;
+mod channel;
+mod connect;
+mod device;
+mod endpoint;
+mod id;
+mod queues;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+use self::channel::{Chan, Handed};
+use self::id::Id;
+use core::ffi::c_int;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A lock, whoever panicked under it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An address that an identifier has taken.
+struct Taken {
+    id: usize,
+    at: SocketAddr,
+    /// Others who say so too may take it.
+    shares: bool,
+}
+
+/// What there is in this process, by the addresses that the program has.
+struct World {
+    process: u32,
+    ids: Mutex<HashMap<usize, Arc<Id>>>,
+    /// By their files: a program may copy the struct.
+    channels: Mutex<HashMap<c_int, Arc<Chan>>>,
+    /// Events that the program has not given back.
+    events: Mutex<HashMap<usize, Box<Handed>>>,
+    taken: Mutex<Vec<Taken>>,
+    /// The default domain of each device, by its context.
+    domains: Mutex<HashMap<usize, usize>>,
+}
+
+/// The process's.
+fn world() -> &'static World {
+    static WORLD: AtomicPtr<World> = AtomicPtr::new(core::ptr::null_mut());
+    let process = std::process::id();
+    loop {
+        let found = WORLD.load(Ordering::Acquire);
+        // SAFETY: null, or a world that was leaked below.
+        if let Some(world) = unsafe { found.as_ref() }.filter(|world| world.process == process) {
+            return world;
+        }
+        // The first here, or the first since a fork: what the parent had stays where it is, since the child has a copy of
+        // locks that some thread of the parent may have held.
+        let made = Box::into_raw(Box::new(World {
+            process,
+            ids: Mutex::default(),
+            channels: Mutex::default(),
+            events: Mutex::default(),
+            taken: Mutex::default(),
+            domains: Mutex::default(),
+        }));
+        if WORLD.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it was made above, and nobody has seen it.
+            drop(unsafe { Box::from_raw(made) });
+        }
+    }
+}

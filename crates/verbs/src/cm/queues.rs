@@ -1,0 +1,460 @@
+//! The queue pair of an identifier (rdma_create_qp(3), rdma_create_srq(3), rdma_init_qp_attr(3)).
+//!
+//! Goal      a program that gives no domain and no completion queues has those of the identifier, as `rdma_verbs.h` needs them.
+//! States    a queue pair of an identifier is ready for receives as soon as it is made; the engine moves it on when the
+//!           connection stands.
+//! Brought   a program that moves a queue pair of its own asks here what to write into it. What stands for the peer then is
+//!           [`MANAGED`]: to `ibv_modify_qp` it says that the connection manager makes the connection.
+//! Limits    XRC is not there.
+
+use super::below::*;
+use super::id::{Id, Phase, with};
+use super::{address, below};
+use crate::abi::*;
+use crate::border::call;
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use std::sync::Arc;
+
+/// The number of no queue pair: a destination that the connection manager knows.
+pub(crate) const MANAGED: u32 = 0;
+
+fn last() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// A completion queue and its channel.
+type Made = (*mut ibv_comp_channel, *mut ibv_cq);
+
+fn make_cq(id: *mut rdma_cm_id, entries: u32) -> Result<Made, c_int> {
+    let entries = c_int::try_from(entries).map_err(|_| libc::EINVAL)?;
+    // SAFETY: the identifier has a device, and the channel is new.
+    unsafe {
+        let channel = ibv_create_comp_channel((*id).verbs);
+        if channel.is_null() {
+            return Err(last());
+        }
+        let cq = ibv_create_cq((*id).verbs, entries, id.cast(), channel, 0);
+        if cq.is_null() {
+            let error = last();
+            ibv_destroy_comp_channel(channel);
+            return Err(error);
+        }
+        Ok((channel, cq))
+    }
+}
+
+/// Completion queues that the program did not give.
+fn make_cqs(id: *mut rdma_cm_id, send: Option<u32>, receive: Option<u32>) -> Result<(), c_int> {
+    // SAFETY: the struct lives as long as the identifier.
+    unsafe {
+        if let Some(entries) = send.filter(|entries| *entries > 0) {
+            ((*id).send_cq_channel, (*id).send_cq) = make_cq(id, entries)?;
+        }
+        if let Some(entries) = receive.filter(|entries| *entries > 0) {
+            match make_cq(id, entries) {
+                Ok(made) => ((*id).recv_cq_channel, (*id).recv_cq) = made,
+                Err(error) => {
+                    destroy_cqs(id);
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives back what [`make_cqs`] made.
+fn destroy_cqs(id: *mut rdma_cm_id) {
+    // SAFETY: the struct lives as long as the identifier; what is in it was made here.
+    unsafe {
+        let id = &mut *id;
+        for (channel, cq) in
+            [(&mut id.send_cq_channel, &mut id.send_cq), (&mut id.recv_cq_channel, &mut id.recv_cq)]
+        {
+            if !cq.is_null() {
+                ibv_destroy_cq(*cq);
+                *cq = null_mut();
+            }
+            if !channel.is_null() {
+                ibv_destroy_comp_channel(*channel);
+                *channel = null_mut();
+            }
+        }
+    }
+}
+
+/// A queue pair whose attributes are written with its domain.
+fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
+    let place = id.place();
+    // SAFETY: the struct lives as long as the identifier; pointers that the program gave are objects of ours.
+    unsafe {
+        if !(*place).qp.is_null() || (*place).verbs.is_null() {
+            return Err(libc::EINVAL);
+        }
+        if attributes.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attributes.pd.is_null() {
+            attributes.comp_mask |= IBV_QP_INIT_ATTR_PD;
+            attributes.pd = (*place).pd;
+        }
+        if attributes.pd.is_null() || (*attributes.pd).context != (*place).verbs {
+            return Err(libc::EINVAL);
+        }
+        if attributes.srq.is_null() {
+            attributes.srq = (*place).srq;
+        }
+        let cap = attributes.cap;
+        make_cqs(
+            place,
+            attributes.send_cq.is_null().then_some(cap.max_send_wr),
+            (attributes.recv_cq.is_null() && (*place).recv_cq.is_null()).then_some(cap.max_recv_wr),
+        )?;
+        if attributes.send_cq.is_null() {
+            attributes.send_cq = (*place).send_cq;
+        }
+        if attributes.recv_cq.is_null() {
+            attributes.recv_cq = (*place).recv_cq;
+        }
+        // A queue that takes no work has no completions: any will do.
+        if attributes.send_cq.is_null() {
+            attributes.send_cq = attributes.recv_cq;
+        }
+        if attributes.recv_cq.is_null() {
+            attributes.recv_cq = attributes.send_cq;
+        }
+        let qp = make(place, attributes);
+        if qp.is_null() {
+            let error = last();
+            destroy_cqs(place);
+            return Err(error);
+        }
+        if let Err(error) = make_ready(qp) {
+            ibv_destroy_qp(qp);
+            destroy_cqs(place);
+            return Err(error);
+        }
+        (*place).pd = (*qp).pd;
+        (*place).qp = qp;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// An identifier with a device, and attributes with objects of ours.
+unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
+    // SAFETY: promised by the caller. The attributes begin as the shorter ones do.
+    unsafe {
+        match table((*id).verbs).create_qp_ex {
+            Some(create) if attributes.comp_mask != IBV_QP_INIT_ATTR_PD => create((*id).verbs, attributes),
+            _ => ibv_create_qp(attributes.pd, core::ptr::from_mut(attributes).cast()),
+        }
+    }
+}
+
+/// Receives may be posted.
+///
+/// # Safety
+/// A new queue pair.
+unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
+    let mut attributes = ibv_qp_attr {
+        qp_state: IBV_QPS_INIT,
+        port_num: 1,
+        qkey: RDMA_UDP_QKEY,
+        qp_access_flags: ALL_ACCESS,
+        ..ibv_qp_attr::ZERO
+    };
+    // SAFETY: promised by the caller.
+    let is_datagrams = unsafe { (*qp).qp_type } == IBV_QPT_UD;
+    let mask = IBV_QP_STATE
+        | IBV_QP_PKEY_INDEX
+        | IBV_QP_PORT
+        | if is_datagrams { IBV_QP_QKEY } else { IBV_QP_ACCESS_FLAGS };
+    modify(qp, &mut attributes, mask)?;
+    if is_datagrams {
+        attributes.qp_state = IBV_QPS_RTR;
+        modify(qp, &mut attributes, IBV_QP_STATE)?;
+        attributes.qp_state = IBV_QPS_RTS;
+        modify(qp, &mut attributes, IBV_QP_STATE | IBV_QP_SQ_PSN)?;
+    }
+    Ok(())
+}
+
+/// The rights that peers have at a queue pair; what they may do to memory, the memory's registration says.
+const ALL_ACCESS: u32 =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<(), c_int> {
+    // SAFETY: a queue pair of ours.
+    match unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) } {
+        0 => Ok(()),
+        -1 => Err(last()),
+        error => Err(error),
+    }
+}
+
+/// As `rdma_create_qp`.
+pub(super) fn create_qp(
+    id: &Arc<Id>,
+    pd: *mut ibv_pd,
+    attributes: &mut ibv_qp_init_attr,
+) -> Result<(), c_int> {
+    let mut all = ibv_qp_init_attr_ex {
+        qp_context: attributes.qp_context,
+        send_cq: attributes.send_cq,
+        recv_cq: attributes.recv_cq,
+        srq: attributes.srq,
+        cap: attributes.cap,
+        qp_type: attributes.qp_type,
+        sq_sig_all: attributes.sq_sig_all,
+        comp_mask: if pd.is_null() { 0 } else { IBV_QP_INIT_ATTR_PD },
+        pd,
+        ..ibv_qp_init_attr_ex::ZERO
+    };
+    let outcome = create(id, &mut all);
+    *attributes = ibv_qp_init_attr {
+        qp_context: all.qp_context,
+        send_cq: all.send_cq,
+        recv_cq: all.recv_cq,
+        srq: all.srq,
+        cap: all.cap,
+        qp_type: all.qp_type,
+        sq_sig_all: all.sq_sig_all,
+    };
+    outcome
+}
+
+/// # Safety
+/// An identifier, a domain of ours or null, and attributes with objects of ours.
+#[unsafe(export_name = "kiban_rdma_create_qp")]
+pub(super) unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attributes: *mut ibv_qp_init_attr,
+) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or attributes.
+        let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
+        create_qp(id, pd, attributes).map(|()| 0)
+    })
+}
+
+/// # Safety
+/// An identifier, and attributes with objects of ours.
+#[unsafe(export_name = "kiban_rdma_create_qp_ex")]
+pub(super) unsafe extern "C" fn rdma_create_qp_ex(
+    id: *mut rdma_cm_id,
+    attributes: *mut ibv_qp_init_attr_ex,
+) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or attributes.
+        create(id, unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?).map(|()| 0)
+    })
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_destroy_qp")]
+pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    call((), || {
+        let Ok(id) = super::id::find(id) else { return };
+        let place = id.place();
+        // SAFETY: the struct lives as long as the identifier; its queue pair was made here.
+        unsafe {
+            if !(*place).qp.is_null() {
+                ibv_destroy_qp((*place).qp);
+                (*place).qp = null_mut();
+            }
+        }
+        destroy_cqs(place);
+    });
+}
+
+/// # Safety
+/// An identifier, a domain of ours or null, and attributes.
+#[unsafe(export_name = "kiban_rdma_create_srq")]
+pub(super) unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attributes: *mut ibv_srq_init_attr,
+) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or attributes.
+        let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
+        create_srq(id, pd, attributes)
+    })
+}
+
+fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<c_int, c_int> {
+    let place = id.place();
+    // SAFETY: the struct lives as long as the identifier; a domain is ours.
+    unsafe {
+        let pd = if pd.is_null() { (*place).pd } else { pd };
+        if (*place).verbs.is_null() || pd.is_null() || (*pd).context != (*place).verbs {
+            return Err(libc::EINVAL);
+        }
+        let srq = ibv_create_srq(pd, attributes);
+        if srq.is_null() {
+            return Err(last());
+        }
+        (*place).pd = pd;
+        (*place).srq = srq;
+    }
+    Ok(0)
+}
+
+/// # Safety
+/// An identifier, and attributes with objects of ours.
+#[unsafe(export_name = "kiban_rdma_create_srq_ex")]
+pub(super) unsafe extern "C" fn rdma_create_srq_ex(
+    id: *mut rdma_cm_id,
+    attributes: *mut ibv_srq_init_attr_ex,
+) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or attributes.
+        let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
+        let has = |field| attributes.comp_mask & field != 0;
+        if has(IBV_SRQ_INIT_ATTR_TYPE) && attributes.srq_type != IBV_SRQT_BASIC {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let pd = if has(IBV_SRQ_INIT_ATTR_PD) { attributes.pd } else { null_mut() };
+        let mut basic = ibv_srq_init_attr { srq_context: attributes.srq_context, attr: attributes.attr };
+        let outcome = create_srq(id, pd, &mut basic);
+        attributes.attr = basic.attr;
+        outcome
+    })
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_destroy_srq")]
+pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    call((), || {
+        let Ok(id) = super::id::find(id) else { return };
+        let place = id.place();
+        // SAFETY: the struct lives as long as the identifier; its queue was made here.
+        unsafe {
+            if !(*place).srq.is_null() {
+                ibv_destroy_srq((*place).srq);
+                (*place).srq = null_mut();
+            }
+        }
+        // Those of a queue pair are its own.
+        // SAFETY: as above.
+        if unsafe { (*place).qp.is_null() } {
+            destroy_cqs(place);
+        }
+    });
+}
+
+/// A connection did not come to be: what is posted is flushed.
+pub(super) fn fail(id: &Arc<Id>) {
+    // SAFETY: the struct lives as long as the identifier.
+    let qp = unsafe { (*id.place()).qp };
+    if !qp.is_null() {
+        let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::ZERO };
+        // One that is being destroyed is flushed anyway.
+        let _ = modify(qp, &mut attributes, IBV_QP_STATE);
+    }
+}
+
+/// A connection stands: the queue pair says so.
+pub(super) fn stand(id: &Arc<Id>) {
+    // SAFETY: the struct lives as long as the identifier, and its queue pair with it.
+    unsafe {
+        let qp = (*id.place()).qp;
+        if !qp.is_null() && (*qp).state < IBV_QPS_RTS {
+            (*qp).state = IBV_QPS_RTS;
+        }
+    }
+}
+
+/// # Safety
+/// An identifier, attributes that name a state, and a place for a mask.
+#[unsafe(export_name = "kiban_rdma_init_qp_attr")]
+pub(super) unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    attributes: *mut ibv_qp_attr,
+    mask: *mut c_int,
+) -> c_int {
+    with(id, |id| {
+        // SAFETY: null or places.
+        let (attributes, mask) = match unsafe { (attributes.as_mut(), mask.as_mut()) } {
+            (Some(attributes), Some(mask)) => (attributes, mask),
+            _ => return Err(libc::EINVAL),
+        };
+        let (phase, peer, depths) = {
+            let state = id.state();
+            (state.phase, state.peer, state.depths)
+        };
+        // SAFETY: the struct lives as long as the identifier.
+        let (verbs, ps) = unsafe { ((*id.place()).verbs, (*id.place()).ps) };
+        if verbs.is_null() || phase == Phase::Idle {
+            return Err(libc::EINVAL);
+        }
+        let state = attributes.qp_state;
+        *attributes = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::ZERO };
+        let depth = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
+        let filled = match state {
+            IBV_QPS_INIT if ps == RDMA_PS_UDP => {
+                attributes.port_num = 1;
+                attributes.qkey = RDMA_UDP_QKEY;
+                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
+            }
+            IBV_QPS_RTR if ps == RDMA_PS_UDP => IBV_QP_STATE,
+            IBV_QPS_RTS if ps == RDMA_PS_UDP => IBV_QP_STATE | IBV_QP_SQ_PSN,
+            IBV_QPS_INIT => {
+                attributes.port_num = 1;
+                attributes.qp_access_flags = ALL_ACCESS;
+                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
+            }
+            // The kernel has no more to say of iWARP's.
+            IBV_QPS_RTR if !below::is_ib() => {
+                attributes.qp_access_flags = ALL_ACCESS;
+                IBV_QP_STATE | IBV_QP_ACCESS_FLAGS
+            }
+            IBV_QPS_RTS if !below::is_ib() => 0,
+            IBV_QPS_RTR => {
+                attributes.ah_attr = ibv_ah_attr {
+                    grh: ibv_global_route {
+                        dgid: address::gid(peer.ok_or(libc::EINVAL)?.ip()),
+                        hop_limit: 64,
+                        ..ibv_global_route::ZERO
+                    },
+                    is_global: 1,
+                    port_num: 1,
+                    ..ibv_ah_attr::ZERO
+                };
+                attributes.path_mtu = IBV_MTU_1024;
+                attributes.dest_qp_num = MANAGED;
+                attributes.max_dest_rd_atomic = depth(depths.0);
+                IBV_QP_STATE
+                    | IBV_QP_AV
+                    | IBV_QP_PATH_MTU
+                    | IBV_QP_DEST_QPN
+                    | IBV_QP_RQ_PSN
+                    | IBV_QP_MAX_DEST_RD_ATOMIC
+                    | IBV_QP_MIN_RNR_TIMER
+            }
+            IBV_QPS_RTS => {
+                attributes.timeout = 14;
+                attributes.retry_cnt = 7;
+                attributes.rnr_retry = 7;
+                attributes.max_rd_atomic = depth(depths.1);
+                IBV_QP_STATE
+                    | IBV_QP_TIMEOUT
+                    | IBV_QP_RETRY_CNT
+                    | IBV_QP_RNR_RETRY
+                    | IBV_QP_SQ_PSN
+                    | IBV_QP_MAX_QP_RD_ATOMIC
+            }
+            _ => return Err(libc::EINVAL),
+        };
+        *mask = filled.cast_signed();
+        Ok(0)
+    })
+}
+
+/// As C has them, where the program's are short.
+const _: () = assert!(
+    core::mem::offset_of!(ibv_qp_init_attr_ex, comp_mask)
+        == core::mem::offset_of!(ibv_qp_init_attr, sq_sig_all) + 4
+);

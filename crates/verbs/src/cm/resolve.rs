@@ -1,0 +1,395 @@
+//! Addresses and routes (rdma_bind_addr(3), rdma_resolve_addr(3), rdma_resolve_route(3), rdma_set_option(3)).
+//!
+//! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the destination says
+//!           which of this host's addresses it would send from.
+//! Ports     are TCP's. One that is bound is held by a socket that does not listen, until the identifier does. Whoever asks
+//!           sends from a port that the system gives it; it is known when the connection stands.
+//! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as with any address;
+//!           towards one, and with a request that came there, it has the first. libfabric counts on both.
+//! At once   what a kernel finds out in the background is known when the call returns; the event tells the same.
+//! Left out  time limits: nothing here takes time. Types of service and time-outs of acknowledgements are taken and not used.
+
+use super::channel::{Note, complete};
+use super::id::{Id, Phase, with};
+use super::{Taken, address, below, device, lock, world};
+use crate::abi::*;
+use crate::border::call;
+use core::ffi::{c_int, c_void};
+use libc::sockaddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// errno of an error of the system's.
+pub(super) fn errno(error: &io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::AddrInUse => libc::EADDRINUSE,
+        io::ErrorKind::AddrNotAvailable => libc::EADDRNOTAVAIL,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::NetworkUnreachable => libc::ENETUNREACH,
+        io::ErrorKind::HostUnreachable => libc::EHOSTUNREACH,
+        io::ErrorKind::OutOfMemory => libc::ENOMEM,
+        _ => libc::EINVAL,
+    })
+}
+
+/// A socket that holds an address and does nothing else.
+fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: numbers.
+    let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was opened above, and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let yes: c_int = 1;
+    // The one that will listen holds the same address for a moment, and connections of earlier ones may be dying there.
+    // SAFETY: an option that is an int.
+    unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            (&raw const yes).cast(),
+            size_of::<c_int>() as _,
+        );
+    }
+    let place = address::written(at);
+    let bytes = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
+    // SAFETY: an address and its length.
+    if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let listener = std::net::TcpListener::from(socket);
+    let at = listener.local_addr()?;
+    Ok((listener.into(), at))
+}
+
+/// Takes an address among the identifiers of this process, which sockets that may be held twice do not keep apart.
+fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
+    let mut taken = lock(&world().taken);
+    let meets = |other: &Taken| {
+        other.at.port() == at.port()
+            && (other.at.ip() == at.ip() || other.at.ip().is_unspecified() || at.ip().is_unspecified())
+            && !(shares && other.shares)
+    };
+    if taken.iter().any(meets) {
+        return Err(libc::EADDRINUSE);
+    }
+    taken.push(Taken { id: id.place() as usize, at, shares });
+    Ok(())
+}
+
+/// Binds an identifier that is not bound.
+pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
+    let shares = {
+        let state = id.state();
+        if state.phase != Phase::Idle {
+            return Err(libc::EINVAL);
+        }
+        state.shares
+    };
+    // Programs (qperf) tell peers of the port before they listen there: listening is not to wait for an engine to start.
+    below::engine()?;
+    let (reserved, bound) = hold(at).map_err(|error| errno(&error))?;
+    take(id, bound, shares)?;
+    // The kernel's cma takes a loopback address for any address here: no device. libfabric binds one to look at all devices.
+    let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
+    if !is_any && !device::give(id, at.ip()) {
+        lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
+        return Err(libc::ENODEV);
+    }
+    let mut state = id.state();
+    state.phase = Phase::Bound;
+    state.reserved = Some(reserved);
+    state.local = Some(bound);
+    // SAFETY: the struct lives as long as the identifier.
+    unsafe { (*id.place()).route.addr.src = address::written(bound) };
+    Ok(())
+}
+
+/// # Safety
+/// An identifier, and an address that is as long as its family says, or null.
+#[unsafe(export_name = "kiban_rdma_bind_addr")]
+pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
+    with(id, |id| {
+        // SAFETY: promised by the caller.
+        let at = unsafe { address::read(at)? };
+        bind(id, at)?;
+        Ok(0)
+    })
+}
+
+/// From which of this host's addresses a destination is reached.
+fn source(from: Option<IpAddr>, to: SocketAddr) -> io::Result<IpAddr> {
+    let any = match to {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0))?;
+    // Nothing is sent. Any port will do, but not none.
+    socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
+    Ok(socket.local_addr()?.ip().to_canonical())
+}
+
+/// Where "any address" leads: to this host.
+fn destination(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(to) if to.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
+        SocketAddr::V6(to) if to.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, to.port()).into(),
+        to => address::plain(to),
+    }
+}
+
+/// Finds the device that leads to an address.
+fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_int> {
+    let from = from.filter(|from| !from.is_unspecified()).map(|from| from.to_canonical());
+    let source = match source(from, to) {
+        Ok(source) => source,
+        Err(error) => return Err(errno(&error)),
+    };
+    if !device::give(id, source) {
+        return Err(libc::ENODEV);
+    }
+    let mut state = id.state();
+    let port = state.local.map_or(0, |local| local.port());
+    let local = SocketAddr::new(source, port);
+    state.local = Some(local);
+    state.peer = Some(to);
+    state.phase = Phase::Address;
+    // SAFETY: the struct lives as long as the identifier.
+    unsafe { (*id.place()).route.addr.src = address::written(local) };
+    Ok(())
+}
+
+/// Begins to connect: finds the device. As `rdma_resolve_addr`, with addresses that are read.
+pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAddr) -> Result<c_int, c_int> {
+    let phase = id.state().phase;
+    match (phase, from) {
+        (Phase::Idle, Some(from)) => bind(id, from)?,
+        (Phase::Idle | Phase::Bound, _) => {}
+        _ => return Err(libc::EINVAL),
+    }
+    let to = destination(to);
+    // SAFETY: the struct lives as long as the identifier.
+    unsafe { (*id.place()).route.addr.dst = address::written(to) };
+    let from = id.state().local.map(|local| local.ip());
+    let note = match resolve(id, from, to) {
+        Ok(()) => Note::plain(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+        Err(error) => Note::plain(id, RDMA_CM_EVENT_ADDR_ERROR, -error),
+    };
+    id.state().channel.tell(note);
+    Ok(complete(id))
+}
+
+/// # Safety
+/// An identifier, and addresses that are as long as their families say; that of the source may be null.
+#[unsafe(export_name = "kiban_rdma_resolve_addr")]
+pub(super) unsafe extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    from: *mut sockaddr,
+    to: *mut sockaddr,
+    _timeout_ms: c_int,
+) -> c_int {
+    with(id, |id| {
+        // SAFETY: promised by the caller.
+        let to = unsafe { address::read(to)? };
+        // SAFETY: as above. A family of zero says nothing, as a null pointer does.
+        let from = unsafe {
+            match from.as_ref().filter(|from| from.sa_family != 0) {
+                Some(from) => Some(address::read(from)?),
+                None => None,
+            }
+        };
+        if from.is_some_and(|from| from.is_ipv4() != to.is_ipv4()) {
+            return Err(libc::EINVAL);
+        }
+        resolve_addr(id, from, to)
+    })
+}
+
+/// Writes what a program may want to know of the way to its peer.
+pub(super) fn fill_route(id: &Arc<Id>) {
+    let (local, peer) = {
+        let state = id.state();
+        (state.local, state.peer)
+    };
+    let (Some(local), Some(peer)) = (local, peer) else { return };
+    let place = id.place();
+    // SAFETY: the struct lives as long as the identifier; a path record in it was made here.
+    unsafe {
+        (*place).route.addr.addr.ibaddr =
+            rdma_ib_addr { sgid: address::gid(local.ip()), dgid: address::gid(peer.ip()), pkey: 0xffff };
+        if (*place).route.path_rec.is_null() {
+            (*place).route.path_rec = Box::into_raw(Box::new(path(local.ip(), peer.ip())));
+            (*place).route.num_paths = 1;
+        }
+    }
+}
+
+/// A path as RoCE has it: no subnet, so no local identifiers.
+fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
+    /// "Exactly", for numbers that have a selector.
+    const EQUAL: u8 = 2;
+    ibv_sa_path_rec {
+        dgid: address::gid(to),
+        sgid: address::gid(from),
+        hop_limit: 64,
+        reversible: 1,
+        numb_path: 1,
+        pkey: 0xffff,
+        mtu_selector: EQUAL,
+        mtu: IBV_MTU_1024 as u8,
+        rate_selector: EQUAL,
+        rate: IBV_RATE_10_GBPS as u8,
+        packet_life_time_selector: EQUAL,
+        // 4.096 us times two to this: what the kernel takes for RoCE.
+        packet_life_time: 18,
+        ..ibv_sa_path_rec::ZERO
+    }
+}
+
+/// As `rdma_resolve_route`.
+pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
+    {
+        let mut state = id.state();
+        if state.phase != Phase::Address {
+            return Err(libc::EINVAL);
+        }
+        state.phase = Phase::Route;
+    }
+    fill_route(id);
+    id.state().channel.tell(Note::plain(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
+    Ok(complete(id))
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_resolve_route")]
+pub(super) unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+    with(id, resolve_route)
+}
+
+/// # Safety
+/// An address that this module wrote.
+unsafe fn port(of: &rdma_addr_socket) -> u16 {
+    // SAFETY: both families have the port, in the order of the network, at the same place.
+    unsafe { if c_int::from(of.addr.sa_family) == 0 { 0 } else { of.sin.sin_port } }
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_get_src_port")]
+pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: the struct lives as long as the identifier.
+    call(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.src) }))
+}
+
+/// # Safety
+/// An identifier.
+#[unsafe(export_name = "kiban_rdma_get_dst_port")]
+pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: the struct lives as long as the identifier.
+    call(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.dst) }))
+}
+
+/// # Safety
+/// An identifier, and an option's value of so many bytes.
+#[unsafe(export_name = "kiban_rdma_set_option")]
+pub(super) unsafe extern "C" fn rdma_set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    option: c_int,
+    value: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    with(id, |id| {
+        if value.is_null() && bytes > 0 {
+            return Err(libc::EINVAL);
+        }
+        let number = || {
+            if bytes != size_of::<c_int>() {
+                return Err(libc::EINVAL);
+            }
+            // SAFETY: promised by the caller, and so long.
+            Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0)
+        };
+        match (level, option) {
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS | RDMA_OPTION_ID_ACK_TIMEOUT) => {
+                if bytes == 1 {
+                    Ok(0)
+                } else {
+                    Err(libc::EINVAL)
+                }
+            }
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
+                let shares = number()?;
+                let mut state = id.state();
+                // Once bound, an identifier may still allow others, not forbid them.
+                if state.phase != Phase::Idle && !shares {
+                    return Err(libc::EINVAL);
+                }
+                state.shares = shares;
+                drop(state);
+                let place = id.place() as usize;
+                lock(&world().taken)
+                    .iter_mut()
+                    .filter(|taken| taken.id == place)
+                    .for_each(|t| t.shares = shares);
+                Ok(0)
+            }
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => {
+                let only = number()?;
+                let mut state = id.state();
+                if !matches!(state.phase, Phase::Idle | Phase::Bound) {
+                    return Err(libc::EINVAL);
+                }
+                state.family_only = only;
+                Ok(0)
+            }
+            (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
+                // Paths are for those who ask the subnet manager themselves; whatever they say, the way is the system's.
+                if bytes == 0 || !bytes.is_multiple_of(size_of::<ibv_path_data>()) {
+                    return Err(libc::EINVAL);
+                }
+                resolve_route(id)
+            }
+            _ => Err(libc::ENOSYS),
+        }
+    })
+}
+
+/// Listens where an identifier is bound.
+pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
+    /// What the kernel allows, and takes for what is out of bounds.
+    const BACKLOG_MAX: u32 = 1024;
+    if id.state().phase == Phase::Idle {
+        bind(id, (Ipv4Addr::UNSPECIFIED, 0).into())?;
+    }
+    let at = {
+        let mut state = id.state();
+        if state.phase != Phase::Bound {
+            return Err(libc::EINVAL);
+        }
+        state.phase = Phase::Listening;
+        state.backlog =
+            u32::try_from(backlog).ok().filter(|most| (1..BACKLOG_MAX).contains(most)).unwrap_or(BACKLOG_MAX);
+        state.local.ok_or(libc::EINVAL)?
+    };
+    let listening = below::engine()
+        .and_then(|engine| engine.listen(at, BACKLOG_MAX, id.listens()).map_err(|error| errno(&error)));
+    let mut state = id.state();
+    match listening {
+        Ok((listener, _)) => {
+            state.listener = Some(listener);
+            state.reserved = None;
+            Ok(())
+        }
+        Err(error) => {
+            state.phase = Phase::Bound;
+            Err(error)
+        }
+    }
+}

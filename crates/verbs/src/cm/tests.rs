@@ -1,0 +1,669 @@
+//! Stories of connections, by the functions that programs call. Queue pairs are the programs' own, made by the engine: what
+//! the manager makes itself is tested with whole programs.
+
+use super::channel::*;
+use super::connect::*;
+use super::id::*;
+use super::resolve::*;
+use super::{address, below};
+use crate::abi::*;
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use kiban_real::verbs::{Channel, CqTells, QpAttributes, QueuePair, Service};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+fn errno() -> Option<c_int> {
+    std::io::Error::last_os_error().raw_os_error()
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// An event, given back when it goes.
+struct Event(*mut rdma_cm_event);
+
+impl Event {
+    fn get(&self) -> &rdma_cm_event {
+        // SAFETY: it was handed out, and not given back.
+        unsafe { &*self.0 }
+    }
+
+    fn kind(&self) -> (rdma_cm_event_type, c_int) {
+        (self.get().event, self.get().status)
+    }
+
+    fn private_data(&self) -> Vec<u8> {
+        // SAFETY: all of these events speak of connections.
+        unsafe {
+            let conn = &self.get().param.conn;
+            super::channel::private_data(conn.private_data, conn.private_data_len)
+        }
+    }
+
+    fn depths(&self) -> (u8, u8) {
+        // SAFETY: as above.
+        unsafe { (self.get().param.conn.responder_resources, self.get().param.conn.initiator_depth) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: it was handed out.
+        assert_eq!(unsafe { rdma_ack_cm_event(self.0) }, 0);
+    }
+}
+
+/// A program's channel.
+struct Events(*mut rdma_event_channel);
+
+impl Events {
+    fn new() -> Events {
+        let channel = rdma_create_event_channel();
+        assert!(!channel.is_null());
+        Events(channel)
+    }
+
+    fn next(&self) -> Event {
+        let mut event = null_mut();
+        // SAFETY: a channel and a place.
+        assert_eq!(unsafe { rdma_get_cm_event(self.0, &mut event) }, 0);
+        Event(event)
+    }
+
+    #[track_caller]
+    fn expect(&self, event: rdma_cm_event_type, status: c_int) -> Event {
+        let found = self.next();
+        assert_eq!(found.kind(), (event, status));
+        found
+    }
+
+    /// Nothing more waits.
+    fn expect_nothing(&self) {
+        let mut event = null_mut();
+        // SAFETY: a channel and a place; its file is its own.
+        unsafe {
+            let fd = (*self.0).fd;
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+            assert_eq!(rdma_get_cm_event(self.0, &mut event), -1, "nothing was expected");
+            assert_eq!(errno(), Some(libc::EAGAIN));
+            libc::fcntl(fd, libc::F_SETFL, flags);
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        // SAFETY: it is used no more.
+        unsafe { rdma_destroy_event_channel(self.0) };
+    }
+}
+
+/// An identifier, destroyed when it goes.
+struct Ident(*mut rdma_cm_id);
+
+impl Ident {
+    fn new(events: Option<&Events>) -> Ident {
+        let mut id = null_mut();
+        let channel = events.map_or(null_mut(), |events| events.0);
+        let context = 77 as *mut c_void;
+        // SAFETY: a channel or null, and a place.
+        assert_eq!(unsafe { rdma_create_id(channel, &mut id, context, RDMA_PS_TCP) }, 0);
+        Ident(id)
+    }
+
+    fn bind(&self, to: SocketAddr) -> c_int {
+        let mut to = address::written(to);
+        // SAFETY: an identifier and an address.
+        unsafe { rdma_bind_addr(self.0, (&raw mut to).cast()) }
+    }
+
+    fn listen(to: SocketAddr, events: Option<&Events>, backlog: c_int) -> Ident {
+        let id = Ident::new(events);
+        assert_eq!(id.bind(to), 0);
+        // SAFETY: an identifier.
+        assert_eq!(unsafe { rdma_listen(id.0, backlog) }, 0);
+        id
+    }
+
+    fn port(&self) -> u16 {
+        // SAFETY: an identifier.
+        u16::from_be(unsafe { rdma_get_src_port(self.0) })
+    }
+
+    fn resolve_addr(&self, to: SocketAddr) -> c_int {
+        let mut to = address::written(to);
+        // SAFETY: an identifier and an address.
+        unsafe { rdma_resolve_addr(self.0, null_mut(), (&raw mut to).cast(), 1000) }
+    }
+
+    /// An identifier that knows its way.
+    fn towards(to: SocketAddr, events: &Events) -> Ident {
+        let id = Ident::new(Some(events));
+        assert_eq!(id.resolve_addr(to), 0);
+        events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+        // SAFETY: an identifier.
+        assert_eq!(unsafe { rdma_resolve_route(id.0, 1000) }, 0);
+        events.expect(RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+        id
+    }
+
+    fn connect(&self, param: &mut rdma_conn_param) -> c_int {
+        // SAFETY: an identifier and parameters.
+        unsafe { rdma_connect(self.0, param) }
+    }
+
+    fn accept(&self, param: &mut rdma_conn_param) -> c_int {
+        // SAFETY: an identifier and parameters.
+        unsafe { rdma_accept(self.0, param) }
+    }
+
+    fn disconnect(&self) -> c_int {
+        // SAFETY: an identifier.
+        unsafe { rdma_disconnect(self.0) }
+    }
+
+    fn reject(&self, says: &[u8]) -> c_int {
+        // SAFETY: an identifier, and data.
+        unsafe { rdma_reject(self.0, says.as_ptr().cast(), says.len() as u8) }
+    }
+
+    fn device(&self) -> std::net::IpAddr {
+        // SAFETY: an identifier that has a device.
+        unsafe { crate::context::address((*self.0).verbs) }.expect("a device")
+    }
+}
+
+impl Drop for Ident {
+    fn drop(&mut self) {
+        // SAFETY: it is used no more.
+        assert_eq!(unsafe { rdma_destroy_id(self.0) }, 0);
+    }
+}
+
+/// A queue pair of a program's.
+struct Queues {
+    pd: u32,
+    cq: u32,
+    qp: u32,
+    number: u32,
+}
+
+impl Queues {
+    fn new(device: std::net::IpAddr) -> Queues {
+        let engine = below::engine().expect("an engine");
+        let happenings = Arc::new(Channel::new().expect("a file"));
+        let pd = engine.alloc_pd().expect("a domain");
+        let tells = CqTells { completions: None, happenings: happenings.clone(), cookie: 0 };
+        let cq = engine.create_cq(16, tells).expect("a queue");
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            receive_cq: cq,
+            srq: None,
+            send_work_max: 4,
+            receive_work_max: 4,
+            send_sges_max: 1,
+            receive_sges_max: 1,
+            inline_bytes_max: 16,
+            signal_all: true,
+            waits_for_receives: false,
+        };
+        let made =
+            QueuePair { address: device, service: Service::Connected, attributes, happenings, cookie: 0 };
+        let (qp, number) = engine.create_qp(made).expect("a port").expect("a queue pair");
+        Queues { pd, cq, qp, number }
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        let engine = below::engine().expect("an engine");
+        engine.destroy_qp(self.qp).expect("it was there");
+        engine.destroy_cq(self.cq).expect("nobody uses it");
+        engine.dealloc_pd(self.pd).expect("nobody uses it");
+    }
+}
+
+fn param(queues: &Queues, says: &[u8]) -> rdma_conn_param {
+    rdma_conn_param {
+        private_data: says.as_ptr().cast(),
+        private_data_len: says.len() as u8,
+        responder_resources: 5,
+        initiator_depth: 3,
+        retry_count: 7,
+        qp_num: queues.number,
+        ..rdma_conn_param::ZERO
+    }
+}
+
+/// What whoever asked hears when the connection stands.
+fn answered() -> rdma_cm_event_type {
+    if below::is_ib() { RDMA_CM_EVENT_CONNECT_RESPONSE } else { RDMA_CM_EVENT_ESTABLISHED }
+}
+
+/// A refusal's status.
+fn refusal(reason: c_int) -> c_int {
+    if below::is_ib() { reason } else { -libc::ECONNREFUSED }
+}
+
+#[track_caller]
+fn expect_over(events: &Events) {
+    events.expect(RDMA_CM_EVENT_DISCONNECTED, 0);
+    if below::is_ib() {
+        events.expect(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
+    }
+}
+
+/// Two programs with a connection, which end it as a test says.
+struct Pair {
+    passive: (Ident, Queues),
+    active: (Ident, Queues),
+    _listener: Ident,
+    active_events: Events,
+    passive_events: Events,
+}
+
+fn pair() -> Pair {
+    let (passive_events, active_events) = (Events::new(), Events::new());
+    let listener = Ident::listen(at("127.0.0.1:0"), Some(&passive_events), 5);
+    let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
+    let active = Ident::towards(to, &active_events);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+    let request = passive_events.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    assert_eq!(request.get().listen_id, listener.0);
+    assert_eq!(request.private_data(), b"hello");
+    // What the peer takes is what we may have under way.
+    assert_eq!(request.depths(), (3, 5));
+    let passive = Ident(request.get().id);
+    drop(request);
+    // SAFETY: an identifier that the program has.
+    unsafe {
+        assert_eq!((*passive.0).context, 77 as *mut c_void);
+        assert_eq!(address::read((&raw const (*passive.0).route.addr.src).cast()), Ok(to));
+        assert_eq!(rdma_get_dst_port(passive.0), rdma_get_src_port(active.0));
+        assert_eq!(((*passive.0).port_num, (*passive.0).route.num_paths), (1, 1));
+    }
+    let theirs = Queues::new(passive.device());
+    let mut answer = param(&theirs, b"welcome");
+    (answer.responder_resources, answer.initiator_depth) = (2, 4);
+    assert_eq!(passive.accept(&mut answer), 0);
+    passive_events.expect(RDMA_CM_EVENT_ESTABLISHED, 0);
+    let answer = active_events.expect(answered(), 0);
+    assert_eq!(answer.private_data(), b"welcome");
+    // A responder takes as many reads as are asked for, if it can: more than this program thought of.
+    assert_eq!(answer.depths(), (4, 3));
+    drop(answer);
+    if below::is_ib() {
+        // SAFETY: an identifier.
+        assert_eq!(unsafe { rdma_establish(active.0) }, 0);
+    }
+    Pair {
+        passive: (passive, theirs),
+        active: (active, queues),
+        _listener: listener,
+        active_events,
+        passive_events,
+    }
+}
+
+#[test]
+fn both_sides_hear_once_that_a_connection_has_ended() {
+    for passive_ends in [false, true] {
+        let pair = pair();
+        let (first, second) =
+            if passive_ends { (&pair.passive.0, &pair.active.0) } else { (&pair.active.0, &pair.passive.0) };
+        assert_eq!(first.disconnect(), 0);
+        expect_over(&pair.active_events);
+        expect_over(&pair.passive_events);
+        assert_eq!((second.disconnect(), first.disconnect()), (0, 0));
+        pair.active_events.expect_nothing();
+        pair.passive_events.expect_nothing();
+    }
+}
+
+#[test]
+fn a_queue_pair_that_fails_or_goes_ends_its_connection() {
+    let pair = pair();
+    below::engine().expect("an engine").set_error(pair.active.1.qp).expect("it is there");
+    expect_over(&pair.active_events);
+    expect_over(&pair.passive_events);
+
+    let Pair { active, passive, active_events, passive_events, _listener } = self::pair();
+    drop(active.1);
+    expect_over(&active_events);
+    expect_over(&passive_events);
+    drop((active.0, passive));
+}
+
+#[test]
+fn an_identifier_that_is_destroyed_ends_its_connection() {
+    let Pair { active, passive, active_events, passive_events, _listener } = pair();
+    drop(active.0);
+    active_events.expect_nothing();
+    expect_over(&passive_events);
+    drop((passive, active.1));
+}
+
+#[test]
+fn nobody_listens() {
+    let events = Events::new();
+    let listener = Ident::new(Some(&events));
+    assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
+    // A port that is bound, and where nobody listens.
+    let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &events);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+    events.expect(RDMA_CM_EVENT_REJECTED, refusal(8));
+    events.expect_nothing();
+}
+
+#[test]
+fn a_refusal_has_something_to_say() {
+    let (theirs, ours) = (Events::new(), Events::new());
+    let listener = Ident::listen(at("127.0.0.1:0"), Some(&theirs), 5);
+    let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
+    let active = Ident::towards(to, &ours);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+    let request = Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id);
+    assert_eq!(request.reject(b"not today"), 0);
+    assert_eq!(ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28)).private_data(), b"not today");
+    assert_eq!((request.reject(b""), errno()), (-1, Some(libc::EINVAL)));
+    // One that is destroyed without an answer refuses.
+    let active = Ident::towards(to, &ours);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+    drop(Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id));
+    ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
+}
+
+#[test]
+fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
+    let (theirs, ours) = (Events::new(), Events::new());
+    let listener = Ident::listen(at("127.0.0.1:0"), Some(&theirs), 2);
+    let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        let active = Ident::towards(to, &ours);
+        let queues = Queues::new(active.device());
+        assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+        others.push((active, queues));
+    }
+    ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
+    let taken: Vec<_> =
+        (0..2).map(|_| Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id)).collect();
+    theirs.expect_nothing();
+    // A listener that goes refuses those that nobody has taken, and leaves the others alone.
+    let late = Ident::towards(to, &ours);
+    let queues = Queues::new(late.device());
+    assert_eq!(late.connect(&mut param(&queues, b"")), 0);
+    let mut file = libc::pollfd { fd: file_of(&theirs), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one file.
+    assert_eq!(unsafe { libc::poll(&raw mut file, 1, 10_000) }, 1);
+    drop(listener);
+    ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
+    theirs.expect_nothing();
+    drop(taken);
+}
+
+fn file_of(events: &Events) -> c_int {
+    // SAFETY: a channel.
+    unsafe { (*events.0).fd }
+}
+
+#[test]
+fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
+    let (theirs, ours) = (Events::new(), Events::new());
+    let listener = Ident::listen(at("[::]:0"), Some(&theirs), 5);
+    // SAFETY: an identifier.
+    assert!(unsafe { (*listener.0).verbs.is_null() });
+    for device in crate::device::Device::all().expect("devices") {
+        let active = Ident::towards(SocketAddr::new(device.address, listener.port()), &ours);
+        // The way to loopback leads through the first device.
+        let is_loopback = device.address.is_loopback();
+        let through =
+            if is_loopback { crate::device::Device::for_loopback(device.address) } else { Ok(device) };
+        let through = through.expect("a device").address;
+        assert_eq!(active.device(), through);
+        let queues = Queues::new(active.device());
+        assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+        let request = Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id);
+        assert_eq!(request.device(), through);
+        assert_eq!(request.reject(b""), 0);
+        ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
+    }
+}
+
+#[test]
+fn who_comes_a_moment_before_anybody_listens_is_heard() {
+    let (theirs, ours) = (Events::new(), Events::new());
+    let listener = Ident::new(Some(&theirs));
+    assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
+    let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &ours);
+    let queues = Queues::new(active.device());
+    // The system refuses it there and then.
+    assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+    // SAFETY: an identifier.
+    assert_eq!(unsafe { rdma_listen(listener.0, 1) }, 0);
+    let request = Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id);
+    assert_eq!(request.reject(b""), 0);
+    ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
+}
+
+#[test]
+fn addresses_that_lead_nowhere_are_told() {
+    let events = Events::new();
+    let id = Ident::new(Some(&events));
+    assert_eq!((id.bind(at("192.0.2.1:7")), errno()), (-1, Some(libc::EADDRNOTAVAIL)));
+    // The bad one changes nothing: any address leads to this host.
+    assert_eq!(id.resolve_addr(at("0.0.0.0:9")), 0);
+    events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    let first = crate::device::Device::for_loopback(at("127.0.0.1:0").ip()).expect("a device");
+    assert_eq!(id.device(), first.address);
+    assert_eq!((id.resolve_addr(at("127.0.0.1:9")), errno()), (-1, Some(libc::EINVAL)));
+    // SAFETY: an identifier without what each call needs.
+    unsafe {
+        assert_eq!((rdma_connect(id.0, null_mut()), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!((rdma_listen(id.0, 1), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!((rdma_accept(id.0, null_mut()), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!((rdma_disconnect(id.0), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!((rdma_establish(id.0), errno()), (-1, Some(libc::EINVAL)));
+    }
+    // From loopback no way leads out.
+    let out = Ident::new(Some(&events));
+    assert_eq!(out.bind(at("127.0.0.1:0")), 0);
+    // SAFETY: an identifier. To be bound there is to have no device yet.
+    assert!(unsafe { (*out.0).verbs.is_null() });
+    assert_eq!(out.resolve_addr(at("192.0.2.1:9")), 0);
+    let event = events.next();
+    assert_eq!(event.get().event, RDMA_CM_EVENT_ADDR_ERROR);
+    assert!(event.get().status < 0);
+    drop(event);
+    // One whose calls wait has it from the call.
+    let waits = Ident::new(None);
+    assert_eq!(waits.bind(at("127.0.0.1:0")), 0);
+    assert_eq!(waits.resolve_addr(at("192.0.2.1:9")), -1);
+    assert_eq!(waits.resolve_addr(at("127.0.0.1:9")), 0);
+}
+
+#[test]
+fn ports_are_taken_once_unless_shared() {
+    let events = Events::new();
+    let first = Ident::new(Some(&events));
+    assert_eq!(first.bind(at("127.0.0.1:0")), 0);
+    let port = first.port();
+    assert_ne!(port, 0);
+    let same = SocketAddr::new(at("127.0.0.1:0").ip(), port);
+    let second = Ident::new(Some(&events));
+    assert_eq!((second.bind(same), errno()), (-1, Some(libc::EADDRINUSE)));
+    assert_eq!((second.bind(at("0.0.0.0:0").ip().into_port(port)), errno()), (-1, Some(libc::EADDRINUSE)));
+    let mut yes: c_int = 1;
+    for id in [&first, &second] {
+        let yes = (&raw mut yes).cast();
+        // SAFETY: an identifier, and an option.
+        let set = unsafe { rdma_set_option(id.0, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, yes, 4) };
+        assert_eq!(set, 0);
+    }
+    assert_eq!(second.bind(same), 0);
+    // SAFETY: an identifier, and options that are not there or too short.
+    unsafe {
+        let value = (&raw mut yes).cast();
+        assert_eq!((rdma_set_option(second.0, 9, 0, value, 4), errno()), (-1, Some(libc::ENOSYS)));
+        assert_eq!((rdma_set_option(second.0, 0, 1, value, 1), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!((rdma_set_option(second.0, 0, 1, null_mut(), 4), errno()), (-1, Some(libc::EINVAL)));
+    }
+    // SAFETY: identifiers.
+    unsafe {
+        assert_eq!(rdma_listen(first.0, 1), 0);
+        assert_eq!((rdma_listen(second.0, 1), errno()), (-1, Some(libc::EADDRINUSE)));
+    }
+    drop((first, second));
+    let third = Ident::new(Some(&events));
+    assert_eq!(third.bind(same), 0);
+}
+
+trait IntoPort {
+    fn into_port(self, port: u16) -> SocketAddr;
+}
+
+impl IntoPort for std::net::IpAddr {
+    fn into_port(self, port: u16) -> SocketAddr {
+        SocketAddr::new(self, port)
+    }
+}
+
+#[test]
+fn datagrams_have_no_connections() {
+    let events = Events::new();
+    let mut id = null_mut();
+    // SAFETY: a channel and a place.
+    assert_eq!(unsafe { rdma_create_id(events.0, &mut id, null_mut(), RDMA_PS_UDP) }, 0);
+    let id = Ident(id);
+    assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
+    events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    // SAFETY: an identifier.
+    unsafe {
+        assert_eq!((*id.0).qp_type, IBV_QPT_UD);
+        for code in [rdma_connect(id.0, null_mut()), rdma_listen(id.0, 1), rdma_accept(id.0, null_mut())] {
+            assert_eq!((code, errno()), (-1, Some(libc::EOPNOTSUPP)));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_identifier_is_refused() {
+    let gone = Ident::new(None).0;
+    // SAFETY: none of these is followed: they are in no list.
+    unsafe {
+        for id in [null_mut(), gone, core::ptr::dangling_mut()] {
+            assert_eq!((rdma_destroy_id(id), errno()), (-1, Some(libc::EINVAL)));
+            assert_eq!((rdma_disconnect(id), errno()), (-1, Some(libc::EINVAL)));
+            assert_eq!((rdma_migrate_id(id, null_mut()), errno()), (-1, Some(libc::EINVAL)));
+            assert_eq!(rdma_get_src_port(id), 0);
+        }
+        let mut id = null_mut();
+        assert_eq!((rdma_create_id(null_mut(), &mut id, null_mut(), 5), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!(
+            (rdma_create_id(null_mut(), null_mut(), null_mut(), RDMA_PS_TCP), errno()),
+            (-1, Some(libc::EINVAL))
+        );
+        assert_eq!((rdma_ack_cm_event(null_mut()), errno()), (-1, Some(libc::EINVAL)));
+        assert_eq!((rdma_get_cm_event(null_mut(), null_mut()), errno()), (-1, Some(libc::EINVAL)));
+        rdma_destroy_event_channel(null_mut());
+    }
+}
+
+#[test]
+fn events_go_along_with_an_identifier_that_changes_its_channel() {
+    let (first, second) = (Events::new(), Events::new());
+    let (moves, stays) = (Ident::new(Some(&first)), Ident::new(Some(&first)));
+    for id in [&stays, &moves] {
+        assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
+    }
+    // SAFETY: an identifier and a channel.
+    assert_eq!(unsafe { rdma_migrate_id(moves.0, second.0) }, 0);
+    assert_eq!(first.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0).get().id, stays.0);
+    assert_eq!(second.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0).get().id, moves.0);
+    first.expect_nothing();
+    // SAFETY: an identifier.
+    unsafe {
+        assert_eq!((*moves.0).channel, second.0);
+        // Its calls wait from now on.
+        assert_eq!(rdma_migrate_id(moves.0, null_mut()), 0);
+        assert_eq!(rdma_resolve_route(moves.0, 100), 0);
+        assert_eq!((*(*moves.0).event).event, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        assert_eq!(rdma_migrate_id(moves.0, first.0), 0);
+        assert!((*moves.0).event.is_null());
+    }
+    drop(moves);
+}
+
+#[test]
+fn an_identifier_waits_for_its_events_to_be_given_back() {
+    let events = Events::new();
+    let id = Ident::new(Some(&events));
+    assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
+    let event = events.next();
+    let (place, held) = (id.0 as usize, event.0 as usize);
+    std::mem::forget((id, event));
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: an identifier that nobody uses any more.
+        let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
+        tell.send(code).expect("somebody listens");
+    });
+    // It has begun when the identifier is not found any more.
+    while super::id::find(place as *const rdma_cm_id).is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(told.try_recv().is_err());
+    drop(Event(held as *mut rdma_cm_event));
+    assert_eq!(told.recv(), Ok(0));
+    thread.join().expect("no panic");
+}
+
+/// Descriptors, and kibibytes that are resident.
+fn held() -> (usize, usize) {
+    let files = std::fs::read_dir("/proc/self/fd").expect("a list").count();
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("a line");
+    (files, line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number"))
+}
+
+/// Run alone by `connects_and_closes_leave_nothing_behind`: what other tests hold would be counted with it.
+#[test]
+#[ignore = "counts what the process holds, so it must be alone in it"]
+fn connects_and_closes() {
+    let rounds = std::env::var("KIBAN_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1000);
+    let end = || {
+        let pair = pair();
+        assert_eq!(pair.active.0.disconnect(), 0);
+        expect_over(&pair.active_events);
+        expect_over(&pair.passive_events);
+    };
+    let threads = || std::fs::read_dir("/proc/self/task").expect("a list").count();
+    (0..rounds / 10).for_each(|_| end());
+    let (before, before_threads) = (held(), threads());
+    (0..rounds).for_each(|_| end());
+    let after = held();
+    let engine = below::engine().expect("an engine");
+    let left = engine.in_use();
+    assert_eq!((left.queue_pairs, left.keys, left.streams), (0, 0, 0));
+    assert_eq!((after.0, threads()), (before.0, before_threads));
+    assert!(after.1 < before.1 + 2048, "from {} KiB to {} KiB in {rounds} rounds", before.1, after.1);
+}
+
+#[test]
+fn connects_and_closes_leave_nothing_behind() {
+    let own = std::env::current_exe().expect("a path");
+    let ran = std::process::Command::new(own)
+        .args(["--ignored", "--exact", "cm::tests::connects_and_closes"])
+        .output()
+        .expect("it runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("1 passed"));
+}

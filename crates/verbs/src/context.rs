@@ -1,0 +1,262 @@
+//! Open devices (ibv_open_device(3)), and the events that have no completion (ibv_get_async_event(3)).
+//!
+//! Goal      the tables through which `verbs.h` calls; a file that is readable while an event waits.
+//! Shared    identifiers of the connection manager that use one device use one context ([`shared`]), which is never closed: a
+//!           program finds in it what it has in any other.
+//! Events    are counted against their object when they are taken, and acknowledged against it: whoever destroys the object
+//!           waits until all are ([`crate::acknowledged`]).
+
+use crate::abi::*;
+use crate::acknowledged::Acknowledged;
+use crate::border::{call, minus, set_errno};
+use crate::cq::Cq;
+use crate::device::Device;
+use crate::engine::{Generation, engine, given};
+use crate::qp::Qp;
+use crate::srq::Srq;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use kiban_real::verbs::{Channel, Engine, Happening, What};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An open device.
+#[repr(C)]
+pub(crate) struct Context {
+    abi: UnsafeCell<verbs_context>,
+    born: Generation,
+    pub(crate) engine: &'static Engine,
+    pub(crate) device: &'static Device,
+    /// Where objects tell what happens to them; a cookie is [`tag`]ged.
+    pub(crate) happenings: Arc<Channel<Happening>>,
+    /// Objects that were made of it and are there.
+    objects: AtomicUsize,
+}
+
+/// Kinds of objects in cookies, whose low bits pointers leave free.
+pub(crate) const CQ: u64 = 0;
+pub(crate) const QP: u64 = 1;
+pub(crate) const SRQ: u64 = 2;
+
+/// The cookie of an object.
+pub(crate) fn tag(object: *mut c_void, kind: u64) -> u64 {
+    object.addr() as u64 | kind
+}
+
+impl Context {
+    /// Opens a device.
+    pub(crate) fn open(device: &'static Device) -> Result<*mut ibv_context, c_int> {
+        let engine = engine()?;
+        let happenings = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        let mut abi = verbs_context::ZERO;
+        abi.sz = size_of::<verbs_context>();
+        abi.context.device = device.abi();
+        abi.context.cmd_fd = -1;
+        abi.context.async_fd = happenings.number();
+        abi.context.num_comp_vectors = 1;
+        abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
+        crate::table::fill(&mut abi);
+        let context = Box::into_raw(Box::new(Context {
+            abi: UnsafeCell::new(abi),
+            born: Generation::now(),
+            engine,
+            device,
+            happenings: Arc::new(happenings),
+            objects: AtomicUsize::new(0),
+        }));
+        Ok(context.wrapping_byte_add(offset_of!(verbs_context, context)).cast())
+    }
+
+    /// # Safety
+    /// The pointer is null or a context of ours that is open.
+    #[inline]
+    pub(crate) unsafe fn given<'a>(pointer: *mut ibv_context) -> Result<&'a Context, c_int> {
+        if pointer.is_null() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: it is the last field of the `verbs_context` that a context begins with.
+        let context =
+            unsafe { &*pointer.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>() };
+        if context.born.is_now() { Ok(context) } else { Err(libc::EIO) }
+    }
+
+    /// As programs have it.
+    pub(crate) fn abi(&self) -> *mut ibv_context {
+        self.abi.get().wrapping_byte_add(offset_of!(verbs_context, context)).cast()
+    }
+
+    /// An object is made of it.
+    pub(crate) fn hold(&self) {
+        self.objects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An object of it is no more.
+    pub(crate) fn let_go(&self) {
+        self.objects.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The address of an open device.
+///
+/// # Safety
+/// As [`Context::given`].
+pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int> {
+    // SAFETY: promised by the caller.
+    unsafe { Context::given(context) }.map(|context| context.device.address)
+}
+
+/// The context that identifiers of the connection manager share, of the device that leads to or from this address.
+pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
+    shared_of(if address.is_loopback() { Device::for_loopback(address)? } else { Device::with(address)? })
+}
+
+/// The same, of a device.
+pub(crate) fn shared_of(device: &'static Device) -> Result<*mut ibv_context, c_int> {
+    loop {
+        let known = device.shared.load(Ordering::Acquire);
+        // SAFETY: shared contexts stay for ever; one of the parent's is of no use to a forked child.
+        if unsafe { Context::given(known) }.is_ok() {
+            return Ok(known);
+        }
+        let made = Context::open(device)?;
+        if device.shared.compare_exchange(known, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            return Ok(made);
+        }
+        // SAFETY: nobody has seen it.
+        unsafe { close(made) };
+    }
+}
+
+/// # Safety
+/// A context that nobody uses.
+unsafe fn close(context: *mut ibv_context) {
+    let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
+    // SAFETY: made by `open`.
+    let whole = unsafe { Box::from_raw(whole) };
+    if whole.born.is_now() {
+        whole.engine.forget_channel(&whole.happenings);
+    }
+}
+
+/// # Safety
+/// A device of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    call(null_mut(), || {
+        // SAFETY: promised by the caller.
+        unsafe { Device::given(device) }.and_then(Context::open).unwrap_or_else(|error| {
+            set_errno(error);
+            null_mut()
+        })
+    })
+}
+
+/// # Safety
+/// A context of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    call(libc::EIO, || {
+        // SAFETY: promised by the caller.
+        match unsafe { Context::given(context) } {
+            // The connection manager may give it to its next identifier.
+            Ok(open) if open.device.shared.load(Ordering::Acquire) == context => 0,
+            // rdma-core frees what programs leave behind with the context; here what is left would point to nothing.
+            Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
+            Ok(_) => {
+                // SAFETY: it is open, and nothing is left of it.
+                unsafe { close(context) };
+                0
+            }
+            // A child closes what its parent opened: only the child's copy of the files.
+            Err(libc::EIO) => 0,
+            Err(error) => error,
+        }
+    })
+}
+
+fn event_type(what: What) -> ibv_event_type {
+    match what {
+        What::QpFatal => IBV_EVENT_QP_FATAL,
+        What::QpRequestError => IBV_EVENT_QP_REQ_ERR,
+        What::QpAccessError => IBV_EVENT_QP_ACCESS_ERR,
+        What::QpLastReceive => IBV_EVENT_QP_LAST_WQE_REACHED,
+        What::QpEstablished => IBV_EVENT_COMM_EST,
+        What::CqError => IBV_EVENT_CQ_ERR,
+        What::SrqLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
+    }
+}
+
+/// Counts an event against its object, which is there while an event of it is in the channel.
+fn note(happening: &Happening) {
+    let object = core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
+    // SAFETY: the cookie is `tag`'s; who destroys the object first takes its events out of the channel.
+    unsafe {
+        match happening.cookie & 7 {
+            CQ => given::<Cq>(object.cast()).map(|cq| cq.events.deliver()),
+            QP => given::<Qp>(object.cast()).map(|qp| qp.events.deliver()),
+            _ => given::<Srq>(object.cast()).map(|srq| srq.events.deliver()),
+        }
+    }
+    .unwrap_or(());
+}
+
+/// # Safety
+/// A context of ours, or null, and a place for the event.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    call(-1, || {
+        // SAFETY: promised by the caller.
+        let (context, event) = match unsafe { (Context::given(context), event.as_mut()) } {
+            (Ok(context), Some(event)) => (context, event),
+            (Err(error), _) => return minus(error),
+            (_, None) => return minus(libc::EINVAL),
+        };
+        match context.engine.next_event_noting(&context.happenings, Duration::MAX, note) {
+            Ok(happening) => {
+                let object =
+                    core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
+                event.event_type = event_type(happening.what);
+                event.element = match happening.cookie & 7 {
+                    CQ => ibv_async_event_element { cq: object.cast() },
+                    QP => ibv_async_event_element { qp: object.cast() },
+                    _ => ibv_async_event_element { srq: object.cast() },
+                };
+                0
+            }
+            Err(error) => minus(crate::cq::of_waiting(&error)),
+        }
+    })
+}
+
+/// # Safety
+/// An event of [`ibv_get_async_event`], or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    call((), || {
+        // SAFETY: promised by the caller.
+        let Some(event) = (unsafe { event.as_ref() }) else { return };
+        // SAFETY: the event's type says what its element is, which is there until this is acknowledged.
+        let events: Result<&Acknowledged, c_int> = unsafe {
+            match event.event_type {
+                IBV_EVENT_CQ_ERR => given::<Cq>(event.element.cq.cast()).map(|cq| &cq.events),
+                IBV_EVENT_QP_FATAL
+                | IBV_EVENT_QP_REQ_ERR
+                | IBV_EVENT_QP_ACCESS_ERR
+                | IBV_EVENT_COMM_EST
+                | IBV_EVENT_SQ_DRAINED
+                | IBV_EVENT_QP_LAST_WQE_REACHED => given::<Qp>(event.element.qp.cast()).map(|qp| &qp.events),
+                IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                    given::<Srq>(event.element.srq).map(|srq| &srq.events)
+                }
+                _ => Err(libc::EINVAL),
+            }
+        };
+        if let Ok(events) = events {
+            events.acknowledge(1);
+        }
+    });
+}

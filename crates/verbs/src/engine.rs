@@ -1,0 +1,133 @@
+//! The process's RDMA NIC, and what a fork does to it.
+//!
+//! Goal      one [`Engine`] for the process, made when first asked for; it ends with the process.
+//! Fork      a child has copies of its parent's objects, and must not touch what stands behind them: locks that a thread of the
+//!           parent held stay locked. So each object knows in which [`Generation`] it was made; in a child it answers EIO, and
+//!           the child's first call makes an engine of the child's own. The parent notices nothing.
+//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from neither.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use kiban_real::verbs::{Engine, Refusal};
+
+static CURRENT: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// How many forks lie between a process and the first that loaded the library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Generation(u32);
+
+impl Generation {
+    /// This process's.
+    #[inline]
+    pub(crate) fn now() -> Generation {
+        Generation(GENERATION.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is this process's.
+    #[inline]
+    pub(crate) fn is_now(self) -> bool {
+        self == Generation::now()
+    }
+}
+
+/// In a child, after fork(2): stores alone are allowed here.
+extern "C" fn on_fork() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    CURRENT.store(null_mut(), Ordering::Relaxed);
+}
+
+/// The process's engine, or the number of an error.
+pub(crate) fn engine() -> Result<&'static Engine, c_int> {
+    // SAFETY: only engines that live for ever are stored.
+    if let Some(engine) = unsafe { CURRENT.load(Ordering::Acquire).as_ref() } {
+        return Ok(engine);
+    }
+    if !WATCHED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the function makes two stores. It fails for want of memory; then a fork is not noticed.
+        unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
+    }
+    let made = quietly(|| Engine::open(crate::device::transport() == crate::device::Transport::Ib))
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+    let made = Box::into_raw(Box::new(made));
+    match CURRENT.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: it was just made, and is never freed from now on.
+        Ok(_) => Ok(unsafe { &*made }),
+        Err(others) => {
+            // SAFETY: nobody has seen it.
+            drop(unsafe { Box::from_raw(made) });
+            // SAFETY: as above.
+            Ok(unsafe { &*others })
+        }
+    }
+}
+
+/// Threads that are made meanwhile take no signals: those are for the program's own.
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are numbers; the calls write to these two alone.
+    let before = unsafe {
+        let (mut all, mut before) = core::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    };
+    let done = work();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
+    done
+}
+
+/// What programs see as a struct of C: the struct stands first.
+///
+/// # Safety
+/// The type is `repr(C)`, and its first field is an `UnsafeCell` of `Abi`.
+pub(crate) unsafe trait Object: Sized {
+    /// The struct of C.
+    type Abi;
+
+    /// When it was made.
+    fn born(&self) -> Generation;
+
+    /// The struct of C.
+    fn abi(&self) -> *mut Self::Abi {
+        let cell = core::ptr::from_ref(self).cast::<UnsafeCell<Self::Abi>>();
+        UnsafeCell::raw_get(cell)
+    }
+
+    /// Hands it to the program.
+    fn give(self) -> *mut Self::Abi {
+        Box::into_raw(Box::new(self)).cast()
+    }
+}
+
+/// What stands behind a pointer that a program was given, or the number of an error.
+///
+/// # Safety
+/// The pointer is null or was given by us as this type, and not taken back.
+#[inline]
+pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T, c_int> {
+    // SAFETY: promised by the caller.
+    let object = unsafe { pointer.cast::<T>().as_ref() }.ok_or(libc::EINVAL)?;
+    if object.born().is_now() { Ok(object) } else { Err(libc::EIO) }
+}
+
+/// Takes it back.
+///
+/// # Safety
+/// As for [`given`], and nobody uses it any more.
+pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
+    // SAFETY: made by `give`.
+    drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
+}
+
+/// The number of a refusal.
+pub(crate) fn refused(refusal: Refusal) -> c_int {
+    match refusal {
+        Refusal::InUse => libc::EBUSY,
+        Refusal::TooMany | Refusal::Full => libc::ENOMEM,
+        _ => libc::EINVAL,
+    }
+}

@@ -1,0 +1,611 @@
+//! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
+//!
+//! Goal      memory is there when it is registered, as if it were pinned: what is not mapped, or may not be written to, is
+//!           refused with EFAULT then and not found out when a message comes.
+//! Domains   a parent domain and a thread domain cost nothing here: the one is another name of its domain, the other a hint.
+//! Windows   a type 1 window gets a new key when it is bound; of a type 2 window the program makes the keys.
+//! Limits    memory that is unmapped while it is registered takes the process with it (hardware would have kept the pages).
+//! Left out  paging on demand, and a region that stands for nothing (ibv_alloc_null_mr(3)): both are refused.
+
+use crate::abi::*;
+use crate::border::{call, number, pointer, set_errno};
+use crate::context::Context;
+use crate::engine::{Generation, Object, given, refused, take_back};
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use kiban_ground::Region;
+use kiban_real::verbs::Access;
+use std::sync::{Mutex, PoisonError};
+
+const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_HUGETLB
+    | IBV_ACCESS_OPTIONAL_RANGE;
+
+/// A protection domain, or another name of one.
+#[repr(C)]
+pub(crate) struct Pd {
+    abi: UnsafeCell<ibv_pd>,
+    born: Generation,
+    pub(crate) context: &'static Context,
+    pub(crate) number: u32,
+    /// What a parent domain is a name of, and its thread domain.
+    parent_of: Option<(&'static Pd, Option<&'static Td>)>,
+    /// Address handles, and names.
+    pub(crate) users: AtomicUsize,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Pd {
+    type Abi = ibv_pd;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// A thread domain.
+#[repr(C)]
+struct Td {
+    abi: UnsafeCell<ibv_td>,
+    born: Generation,
+    context: &'static Context,
+    users: AtomicUsize,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Td {
+    type Abi = ibv_td;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// A memory region.
+#[repr(C)]
+struct Mr {
+    abi: UnsafeCell<ibv_mr>,
+    born: Generation,
+    context: &'static Context,
+    /// How it was registered last.
+    made: Mutex<Made>,
+}
+
+#[derive(Clone, Copy)]
+struct Made {
+    pd: *mut ibv_pd,
+    base: *mut c_void,
+    bytes: usize,
+    address: u64,
+    access: c_uint,
+    key: u32,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Mr {
+    type Abi = ibv_mr;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// A memory window.
+#[repr(C)]
+struct Mw {
+    abi: UnsafeCell<ibv_mw>,
+    born: Generation,
+    context: &'static Context,
+    /// As it was made; binding changes its low bits.
+    key: u32,
+}
+
+// SAFETY: the struct of C stands first.
+unsafe impl Object for Mw {
+    type Abi = ibv_mw;
+
+    fn born(&self) -> Generation {
+        self.born
+    }
+}
+
+/// The rights that flags ask for.
+pub(crate) fn access(flags: c_uint) -> Access {
+    let has = |flag| flags & flag != 0;
+    Access {
+        local_write: has(IBV_ACCESS_LOCAL_WRITE),
+        remote_write: has(IBV_ACCESS_REMOTE_WRITE),
+        remote_read: has(IBV_ACCESS_REMOTE_READ),
+        remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+        bind: has(IBV_ACCESS_MW_BIND),
+    }
+}
+
+fn checked(flags: c_uint) -> Result<Access, c_int> {
+    let writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    if flags & IBV_ACCESS_ON_DEMAND != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    if flags & !KNOWN != 0 || (flags & writes != 0 && flags & IBV_ACCESS_LOCAL_WRITE == 0) {
+        return Err(libc::EINVAL);
+    }
+    Ok(access(flags))
+}
+
+/// Makes the pages be there, to be written to if `writes`.
+fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
+    // SAFETY: asks for a number.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(|_| libc::EINVAL)?;
+    let first = base.addr() & !(page - 1);
+    let end = base
+        .addr()
+        .checked_add(bytes)
+        .and_then(|end| end.checked_next_multiple_of(page))
+        .ok_or(libc::EINVAL)?;
+    let advice = if writes { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let start = base.with_addr(first);
+    loop {
+        // SAFETY: it changes no byte: pages are brought in as an access would.
+        if unsafe { libc::madvise(start, end - first, advice) } == 0 {
+            return Ok(());
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => {}
+            // A kernel before 5.14, or memory of a device.
+            Some(libc::EINVAL) => {
+                return if is_mapped(first, end, writes) { Ok(()) } else { Err(libc::EFAULT) };
+            }
+            Some(libc::ENOMEM | libc::EFAULT | libc::EPERM | libc::EACCES) => return Err(libc::EFAULT),
+            _ => return Err(libc::EFAULT),
+        }
+    }
+}
+
+/// Whether the process's map has all of it, with the right.
+fn is_mapped(first: usize, end: usize, writes: bool) -> bool {
+    let Ok(map) = std::fs::read_to_string("/proc/self/maps") else { return true };
+    covers(&map, first, end, writes)
+}
+
+fn covers(map: &str, first: usize, end: usize, writes: bool) -> bool {
+    let mut at = first;
+    for line in map.lines() {
+        let mut words = line.split_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?))) else {
+            continue;
+        };
+        let rights = words.next().unwrap_or("").as_bytes();
+        let is_right = rights.first() == Some(&b'r') && (!writes || rights.get(1) == Some(&b'w'));
+        if from <= at && at < to && is_right {
+            at = to;
+        }
+    }
+    at >= end
+}
+
+/// Registers memory, or another in the place of what a key names: how it is now.
+fn register(
+    pd: &Pd,
+    base: *mut c_void,
+    bytes: usize,
+    address: u64,
+    flags: c_uint,
+    before: Option<u32>,
+) -> Result<Made, c_int> {
+    let access = checked(flags)?;
+    let address = if flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { address };
+    if bytes == 0 {
+        return Err(libc::EINVAL);
+    }
+    base.addr().checked_add(bytes).ok_or(libc::EINVAL)?;
+    let writes = access.local_write || access.remote_write || access.remote_atomic || access.bind;
+    populate(base, bytes, writes)?;
+    let start = NonNull::new(base.cast::<u8>()).ok_or(libc::EFAULT)?;
+    // SAFETY: the pages are there; that they stay is the program's part of registering.
+    let region = unsafe { Region::foreign(start, bytes, None) };
+    let (engine, region) = (pd.context.engine, region.called(address));
+    let key = match before {
+        None => engine.reg_mr(pd.number, region, address, access),
+        Some(key) => engine.rereg_mr(key, pd.number, region, address, access).map(|()| key),
+    };
+    let key = key.map_err(refused)?;
+    Ok(Made { pd: pd.abi(), base, bytes, address, access: flags, key })
+}
+
+fn write(mr: &Mr, made: Made) {
+    let abi = mr.abi();
+    // SAFETY: the object's own struct, which programs read.
+    unsafe {
+        (*abi).pd = made.pd;
+        (*abi).addr = made.base;
+        (*abi).length = made.bytes;
+        ((*abi).lkey, (*abi).rkey, (*abi).handle) = (made.key, made.key, made.key >> 8);
+    }
+}
+
+/// # Safety
+/// The domain is null or ours.
+unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, flags: c_uint) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let pd = unsafe { given::<Pd>(pd)? };
+        let made = register(pd, base, bytes, address, flags, None)?;
+        let mut abi = ibv_mr::ZERO;
+        abi.context = pd.context.abi();
+        let mr = Mr {
+            abi: UnsafeCell::new(abi),
+            born: Generation::now(),
+            context: pd.context,
+            made: Mutex::new(made),
+        };
+        write(&mr, made);
+        pd.context.hold();
+        Ok(mr.give())
+    })
+}
+
+/// # Safety
+/// A context of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let context = unsafe { Context::given(context)? };
+        let number = context.engine.alloc_pd().map_err(refused)?;
+        Ok(named(context, number, None))
+    })
+}
+
+fn named(
+    context: &'static Context,
+    number: u32,
+    parent_of: Option<(&'static Pd, Option<&'static Td>)>,
+) -> *mut ibv_pd {
+    let mut abi = ibv_pd::ZERO;
+    (abi.context, abi.handle) = (context.abi(), number);
+    context.hold();
+    Pd {
+        abi: UnsafeCell::new(abi),
+        born: Generation::now(),
+        context,
+        number,
+        parent_of,
+        users: AtomicUsize::new(0),
+    }
+    .give()
+}
+
+/// # Safety
+/// A domain of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let domain = unsafe { given::<Pd>(pd)? };
+        if domain.users.load(Ordering::Relaxed) > 0 {
+            return Err(libc::EBUSY);
+        }
+        match domain.parent_of {
+            Some((of, thread)) => {
+                of.users.fetch_sub(1, Ordering::Relaxed);
+                if let Some(thread) = thread {
+                    thread.users.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            None => domain.context.engine.dealloc_pd(domain.number).map_err(refused)?,
+        }
+        domain.context.let_go();
+        // SAFETY: it was given, and is used no more.
+        unsafe { take_back::<Pd>(pd) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As ibv_alloc_td(3).
+pub(crate) unsafe extern "C" fn alloc_td(
+    context: *mut ibv_context,
+    made: *mut ibv_td_init_attr,
+) -> *mut ibv_td {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
+        if made.comp_mask != 0 {
+            return Err(libc::EINVAL);
+        }
+        context.hold();
+        let abi = UnsafeCell::new(ibv_td { context: context.abi() });
+        Ok(Td { abi, born: Generation::now(), context, users: AtomicUsize::new(0) }.give())
+    })
+}
+
+/// # Safety
+/// A thread domain of ours, or null.
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let thread = unsafe { given::<Td>(td)? };
+        if thread.users.load(Ordering::Relaxed) > 0 {
+            return Err(libc::EBUSY);
+        }
+        thread.context.let_go();
+        // SAFETY: it was given, and is used no more.
+        unsafe { take_back::<Td>(td) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As ibv_alloc_parent_domain(3).
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    made: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
+        if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
+            // Nothing of ours is allocated where programs say.
+            return Err(libc::EOPNOTSUPP);
+        }
+        // SAFETY: as above.
+        let of = unsafe { given::<Pd>(made.pd)? };
+        let thread = if made.td.is_null() {
+            None
+        } else {
+            // SAFETY: as above.
+            Some(unsafe { given::<Td>(made.td)? })
+        };
+        of.users.fetch_add(1, Ordering::Relaxed);
+        if let Some(thread) = thread {
+            thread.users.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(named(context, of.number, Some((of, thread))))
+    })
+}
+
+/// # Safety
+/// A domain of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    base: *mut c_void,
+    bytes: usize,
+    flags: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: promised by the caller.
+    unsafe { make(pd, base, bytes, base.addr() as u64, flags.cast_unsigned()) }
+}
+
+/// # Safety
+/// A domain of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    base: *mut c_void,
+    bytes: usize,
+    address: u64,
+    flags: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: promised by the caller.
+    unsafe { make(pd, base, bytes, address, flags.cast_unsigned()) }
+}
+
+/// # Safety
+/// A domain of ours, or null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    base: *mut c_void,
+    bytes: usize,
+    address: u64,
+    flags: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: promised by the caller.
+    unsafe { make(pd, base, bytes, address, flags) }
+}
+
+/// # Safety
+/// A region of ours, or null.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let region = unsafe { given::<Mr>(mr)? };
+        let key = region.made.lock().unwrap_or_else(PoisonError::into_inner).key;
+        region.context.engine.dereg_mr(key).map_err(refused)?;
+        region.context.let_go();
+        // SAFETY: it was given, and is used no more.
+        unsafe { take_back::<Mr>(mr) };
+        Ok(())
+    })
+}
+
+/// 0, or a negative number of [`ibv_rereg_mr_err_code`]: the region is as before. Its keys stay, as they do with the kernel's
+/// drivers: programs that have told peers of them do not look again.
+///
+/// # Safety
+/// As ibv_rereg_mr(3).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    base: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+) -> c_int {
+    let fail = |code, error| {
+        set_errno(error);
+        code
+    };
+    call(IBV_REREG_MR_ERR_CMD, || {
+        let flags = flags.cast_unsigned();
+        let changes = |flag| flags & flag != 0;
+        // SAFETY: promised by the caller.
+        let region = match unsafe { given::<Mr>(mr) } {
+            Ok(region) => region,
+            Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
+        };
+        let is_new_place = changes(IBV_REREG_MR_CHANGE_TRANSLATION);
+        if flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0
+            || flags == 0
+            || (is_new_place && (bytes == 0 || base.is_null()))
+        {
+            return fail(IBV_REREG_MR_ERR_INPUT, libc::EINVAL);
+        }
+        let mut made = region.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *made;
+        let domain = if changes(IBV_REREG_MR_CHANGE_PD) { pd } else { before.pd };
+        // SAFETY: promised by the caller; the region's own domain is there as long as it is.
+        let domain = match unsafe { given::<Pd>(domain) } {
+            Ok(domain) => domain,
+            Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
+        };
+        let (base, bytes, address) = if is_new_place {
+            (base, bytes, base.addr() as u64)
+        } else {
+            (before.base, before.bytes, before.address)
+        };
+        let rights = if changes(IBV_REREG_MR_CHANGE_ACCESS) { rights.cast_unsigned() } else { before.access };
+        match register(domain, base, bytes, address, rights, Some(before.key)) {
+            Ok(now) => {
+                *made = now;
+                write(region, now);
+                0
+            }
+            Err(error) => fail(IBV_REREG_MR_ERR_CMD, error),
+        }
+    })
+}
+
+/// Memory is brought in, which registering has done already: the elements are checked.
+///
+/// # Safety
+/// As ibv_advise_mr(3).
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: ibv_advise_mr_advice,
+    flags: u32,
+    elements: *mut ibv_sge,
+    count: u32,
+) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        unsafe { given::<Pd>(pd)? };
+        if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || elements.is_null() {
+            return Err(libc::EINVAL);
+        }
+        match advice {
+            IBV_ADVISE_MR_ADVICE_PREFETCH
+            | IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
+            | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Err(libc::EOPNOTSUPP),
+            _ => Err(libc::EINVAL),
+        }
+    })
+}
+
+/// # Safety
+/// A domain of ours.
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
+    pointer(|| {
+        // SAFETY: promised by the caller.
+        let domain = unsafe { given::<Pd>(pd)? };
+        if !matches!(kind, IBV_MW_TYPE_1 | IBV_MW_TYPE_2) {
+            return Err(libc::EINVAL);
+        }
+        let key = domain.context.engine.alloc_mw(domain.number, kind == IBV_MW_TYPE_2).map_err(refused)?;
+        let mut abi = ibv_mw::ZERO;
+        (abi.context, abi.pd, abi.r#type) = (domain.context.abi(), pd, kind);
+        (abi.rkey, abi.handle) = (key, key >> 8);
+        domain.context.hold();
+        Ok(Mw { abi: UnsafeCell::new(abi), born: Generation::now(), context: domain.context, key }.give())
+    })
+}
+
+/// # Safety
+/// A window of ours.
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    number(|| {
+        // SAFETY: promised by the caller.
+        let window = unsafe { given::<Mw>(mw)? };
+        window.context.engine.dealloc_mw(window.key).map_err(refused)?;
+        window.context.let_go();
+        // SAFETY: it was given, and is used no more.
+        unsafe { take_back::<Mw>(mw) };
+        Ok(())
+    })
+}
+
+/// The key that a window has, as a program sees it.
+///
+/// # Safety
+/// A window of ours, or null.
+pub(crate) unsafe fn window_key(mw: *mut ibv_mw) -> Result<(u32, ibv_mw_type), c_int> {
+    // SAFETY: promised by the caller.
+    let abi = unsafe { given::<Mw>(mw)? }.abi();
+    // SAFETY: the object's own struct.
+    Ok(unsafe { ((*abi).rkey, (*abi).r#type) })
+}
+
+/// A window has a new key.
+///
+/// # Safety
+/// As [`window_key`].
+pub(crate) unsafe fn set_window_key(mw: *mut ibv_mw, key: u32) {
+    // SAFETY: promised by the caller.
+    if let Ok(window) = unsafe { given::<Mw>(mw) } {
+        // SAFETY: the object's own struct.
+        unsafe { (*window.abi()).rkey = key };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_go_together() {
+        let given = [
+            (0, Ok(Access::NONE)),
+            (IBV_ACCESS_LOCAL_WRITE, Ok(Access::LOCAL)),
+            (0x1f, Ok(Access::ALL)),
+            (IBV_ACCESS_REMOTE_WRITE, Err(libc::EINVAL)),
+            (IBV_ACCESS_REMOTE_ATOMIC, Err(libc::EINVAL)),
+            (IBV_ACCESS_RELAXED_ORDERING | 1 << 29, Ok(Access::NONE)),
+            (1 << 12, Err(libc::EINVAL)),
+            (IBV_ACCESS_ON_DEMAND, Err(libc::EOPNOTSUPP)),
+        ];
+        for (flags, expected) in given {
+            assert_eq!(checked(flags), expected, "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_map_covers_what_is_mapped_without_a_gap() {
+        let map =
+            "1000-3000 rw-p 00000000 00:00 0\n3000-4000 r--p 00000000 00:00 0 [x]\n6000-7000 rw-p 0 0 0\n";
+        assert!(covers(map, 0x1000, 0x3000, true) && covers(map, 0x2000, 0x4000, false));
+        assert!(!covers(map, 0x2000, 0x4000, true) && !covers(map, 0x3000, 0x7000, false));
+    }
+
+    #[test]
+    fn memory_that_is_not_there_or_not_writable_is_refused() {
+        let mut own = vec![0u8; 10_000];
+        assert_eq!(populate(own.as_mut_ptr().cast(), own.len(), true), Ok(()));
+        assert_eq!(populate(core::ptr::without_provenance_mut(0x1000), 100, false), Err(libc::EFAULT));
+        static CONSTANT: [u8; 8192] = [1; 8192];
+        let constant = CONSTANT.as_ptr().cast_mut().cast();
+        assert_eq!(populate(constant, CONSTANT.len(), false), Ok(()));
+        assert_eq!(populate(constant, CONSTANT.len(), true), Err(libc::EFAULT));
+    }
+}

@@ -1,0 +1,140 @@
+//! Addresses of C and of Rust.
+
+use core::ffi::c_int;
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// Reads an address that a program gives.
+///
+/// # Safety
+/// There are `bytes` bytes at `at`, or it is null.
+pub(super) unsafe fn read(at: *const sockaddr, bytes: socklen_t) -> Result<SocketAddr, c_int> {
+    if at.is_null() {
+        return Err(libc::EFAULT);
+    }
+    if (bytes as usize) < size_of::<libc::sa_family_t>() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the family stands first, and there are as many bytes; programs need not align what they give.
+    let family = unsafe { at.cast::<libc::sa_family_t>().read_unaligned() };
+    match c_int::from(family) {
+        libc::AF_INET if bytes as usize >= size_of::<sockaddr_in>() => {
+            // SAFETY: there are as many bytes.
+            let from = unsafe { at.cast::<sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from(u32::from_be(from.sin_addr.s_addr));
+            Ok(SocketAddr::new(ip.into(), u16::from_be(from.sin_port)))
+        }
+        libc::AF_INET6 if bytes as usize >= size_of::<sockaddr_in6>() => {
+            // SAFETY: there are as many bytes.
+            let from = unsafe { at.cast::<sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(from.sin6_addr.s6_addr);
+            let port = u16::from_be(from.sin6_port);
+            Ok(SocketAddrV6::new(ip, port, from.sin6_flowinfo, from.sin6_scope_id).into())
+        }
+        libc::AF_INET | libc::AF_INET6 => Err(libc::EINVAL),
+        _ => Err(libc::EAFNOSUPPORT),
+    }
+}
+
+/// The address as a socket of a family shows it.
+fn shown(address: SocketAddr, family: c_int) -> SocketAddr {
+    match (address, family) {
+        (SocketAddr::V4(v4), libc::AF_INET6) => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+        (SocketAddr::V6(v6), libc::AF_INET) => SocketAddr::new(v6.ip().to_canonical(), v6.port()),
+        _ => address,
+    }
+}
+
+/// The bytes of an address, and how many they are.
+pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, usize) {
+    // SAFETY: an address of zeros is one of no family.
+    let mut place: sockaddr_storage = unsafe { core::mem::zeroed() };
+    let length = match shown(address, family) {
+        SocketAddr::V4(v4) => {
+            let made = sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: a storage has room for every family, and is aligned for it.
+            unsafe { (&raw mut place).cast::<sockaddr_in>().write(made) };
+            size_of::<sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let made = sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut place).cast::<sockaddr_in6>().write(made) };
+            size_of::<sockaddr_in6>()
+        }
+    };
+    (place, length)
+}
+
+/// Writes an address where a program wants it: as much as there is room for, and how long it is (accept(2)).
+///
+/// # Safety
+/// `at` has as many bytes as `length` says, or one of them is null.
+pub(super) unsafe fn write(address: SocketAddr, family: c_int, at: *mut sockaddr, length: *mut socklen_t) {
+    if at.is_null() || length.is_null() {
+        return;
+    }
+    let (place, bytes) = bytes(address, family);
+    // SAFETY: promised by the caller; the storage has more bytes than an address.
+    unsafe {
+        let room = (*length as usize).min(bytes);
+        core::ptr::copy_nonoverlapping((&raw const place).cast::<u8>(), at.cast(), room);
+        *length = bytes as socklen_t;
+    }
+}
+
+/// The address of nobody, of a family.
+pub(super) fn nobody(family: c_int) -> SocketAddr {
+    match family {
+        libc::AF_INET6 => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+        _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn back(text: &str, family: c_int) -> Result<SocketAddr, c_int> {
+        let (place, length) = bytes(text.parse().expect("an address"), family);
+        // SAFETY: the storage is as long.
+        unsafe { read((&raw const place).cast(), length as socklen_t) }
+    }
+
+    #[test]
+    fn addresses_come_back_in_the_family_of_their_socket() {
+        for (given, family, expected) in [
+            ("1.2.3.4:5", libc::AF_INET, "1.2.3.4:5"),
+            ("[::1]:7174", libc::AF_INET6, "[::1]:7174"),
+            ("1.2.3.4:5", libc::AF_INET6, "[::ffff:1.2.3.4]:5"),
+            ("[::ffff:1.2.3.4]:5", libc::AF_INET, "1.2.3.4:5"),
+        ] {
+            assert_eq!(back(given, family), Ok(expected.parse().expect("an address")), "{given}");
+        }
+    }
+
+    #[test]
+    fn short_and_strange_addresses_are_refused() {
+        let (place, length) = bytes(nobody(libc::AF_INET), libc::AF_INET);
+        let at = (&raw const place).cast::<sockaddr>();
+        // SAFETY: the storage is longer than all of these.
+        unsafe {
+            assert_eq!(read(core::ptr::null(), 16), Err(libc::EFAULT));
+            assert_eq!(read(at, 1), Err(libc::EINVAL));
+            assert_eq!(read(at, length as socklen_t - 1), Err(libc::EINVAL));
+            let unix: sockaddr_storage = core::mem::zeroed();
+            assert_eq!(read((&raw const unix).cast(), 16), Err(libc::EAFNOSUPPORT));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! I/O maps (riomap, riounmap, riowrite): a peer writes to memory of the program's, past the stream.
+//!
+//! Goal      who maps memory for writing has an offset for it, which the peer names; the peer is told before the next bytes of
+//!           the stream.
+//! Limits    as many maps at once as the peer has entries (`RDMA_IOMAPSIZE` there). Offsets that overlap are not noticed.
+
+use super::socket::Socket;
+use super::stream::Stream;
+use super::wire::{Entry, Mapped};
+use core::ffi::c_int;
+use core::ptr::NonNull;
+use kiban_ground::Region;
+use kiban_real::verbs::Access;
+
+/// What this side has mapped.
+#[derive(Default)]
+pub(super) struct Mappings {
+    all: Vec<Mapping>,
+}
+
+struct Mapping {
+    at: usize,
+    length: usize,
+    key: u32,
+    offset: u64,
+    /// The entry of the peer's that says so, and whether it has been told.
+    entry: Option<(u16, bool)>,
+}
+
+impl Mappings {
+    /// The keys of all, for when the connection goes.
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
+        self.all.iter().map(|mapping| mapping.key)
+    }
+}
+
+/// Maps memory.
+///
+/// # Safety
+/// It is the program's, which leaves it to the peer until it unmaps it.
+pub(super) unsafe fn map(
+    socket: &Socket,
+    at: *mut u8,
+    length: usize,
+    for_writing: bool,
+    offset: i64,
+) -> Result<i64, c_int> {
+    socket.look();
+    let mut inner = socket.inner();
+    let stream = inner.stream().ok_or(libc::EINVAL)?;
+    let (Some(base), Ok(_)) = (NonNull::new(at), u32::try_from(length)) else { return Err(libc::EINVAL) };
+    if length == 0 {
+        return Err(libc::EINVAL);
+    }
+    let entry = if for_writing {
+        let is_free = |index: &u16| {
+            stream.mappings.all.iter().all(|mapping| mapping.entry.is_none_or(|(used, _)| used != *index))
+        };
+        Some((0..stream.peer_iomap()).find(is_free).ok_or(libc::ENOMEM)?)
+    } else {
+        None
+    };
+    // SAFETY: promised by the caller.
+    let region = unsafe { Region::foreign(base, length, None) };
+    let access = Access { local_write: true, remote_write: for_writing, ..Access::NONE };
+    let key = stream.register(region, access)?;
+    let offset = if offset == -1 { at.addr() as i64 } else { offset };
+    let entry = entry.map(|index| (index, false));
+    let mapping = Mapping { at: at.addr(), length, key, offset: offset.cast_unsigned(), entry };
+    stream.mappings.all.push(mapping);
+    Ok(offset)
+}
+
+/// Takes memory back. The peer is not told: what it writes there is refused.
+pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_int> {
+    let mut inner = socket.inner();
+    let stream = inner.stream().ok_or(libc::EINVAL)?;
+    let mut all = stream.mappings.all.iter();
+    let found = all.position(|mapping| (mapping.at, mapping.length) == (at, length)).ok_or(libc::EINVAL)?;
+    let mapping = stream.mappings.all.swap_remove(found);
+    stream.deregister(mapping.key);
+    Ok(())
+}
+
+/// Tells the peer of what is mapped, as far as credits allow.
+pub(super) fn tell(stream: &mut Stream) {
+    for index in 0..stream.mappings.all.len() {
+        let Mapping { at, length, key, offset, entry } = stream.mappings.all[index];
+        if let Some((entry, false)) = entry
+            && stream.can_send()
+        {
+            let memory = Entry { address: at as u64, key, length: length as u32 };
+            stream.tell_mapping(entry, Mapped { offset, entry: memory });
+            stream.mappings.all[index].entry = Some((entry, true));
+        }
+    }
+}
+
+/// Writes to what the peer has mapped.
+pub(super) fn write(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) -> Result<usize, c_int> {
+    let offset = offset.cast_unsigned();
+    // What the peer has mapped ends the write: as much as there is room for.
+    let reach = |stream: &Stream, sent: usize| {
+        let at = offset.wrapping_add(sent as u64);
+        let within = |mapped: &&Mapped| at.wrapping_sub(mapped.offset) < u64::from(mapped.entry.length);
+        let mapped = stream.mapped.iter().find(within)?;
+        let from = at.wrapping_sub(mapped.offset);
+        Some((mapped.entry, from, (u64::from(mapped.entry.length) - from) as usize))
+    };
+    let mut end = bytes.len();
+    let sent = socket.send_with(bytes.len(), flags, |stream, sent| {
+        let mut now = sent;
+        while now < end && stream.can_send() {
+            let Some((entry, from, room)) = reach(stream, now) else {
+                end = now;
+                break;
+            };
+            now += stream.write_direct(&bytes[now..end.min(now + room)], entry, from);
+        }
+        // Nothing is mapped there: the call is done.
+        if now >= end { bytes.len() - sent } else { now - sent }
+    })?;
+    Ok(sent.min(end))
+}

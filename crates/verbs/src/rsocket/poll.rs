@@ -1,0 +1,158 @@
+//! rpoll and rselect: rsockets and other files together.
+//!
+//! Goal      as poll(2) and select(2), for any mixture.
+//! How       rsockets say themselves whether they are ready. While none is, their files wake a sleep in poll(2).
+//! Wakes     a file is taken from by whoever looks at its socket; that one wakes those who sleep here. Where two such meet
+//!           one might sleep on, so nobody sleeps for longer than [`NAP`].
+
+use super::socket::Socket;
+use super::world::{self, Thing};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use kiban_real::Clock;
+use libc::{nfds_t, pollfd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest sleep without a look.
+const NAP: Duration = Duration::from_millis(100);
+/// How long one looks before one sleeps.
+const LOOKS: Duration = Duration::from_micros(20);
+
+/// The rsockets among files.
+fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
+    let socket = |file: &pollfd| match world::find(file.fd) {
+        Ok(Thing::Socket(socket)) => Some(socket),
+        _ => None,
+    };
+    files.iter().map(socket).collect()
+}
+
+/// Asks the rsockets.
+fn ask(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usize {
+    let mut count = 0;
+    for (file, socket) in files.iter_mut().zip(sockets) {
+        if let Some(socket) = socket {
+            file.revents = socket.ready(file.events, own);
+            count += usize::from(file.revents != 0);
+        }
+    }
+    count
+}
+
+/// poll(2) on the others, and on the files of the rsockets if it is to sleep: how many of the others are ready.
+fn ask_system(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], timeout: c_int) -> Result<usize, c_int> {
+    let mut asked: Vec<pollfd> = files.to_vec();
+    for (file, socket) in asked.iter_mut().zip(sockets) {
+        if socket.is_some() {
+            file.events = libc::POLLIN;
+            // A negative number is passed over.
+            file.fd = if timeout == 0 { -1 } else { file.fd };
+        }
+    }
+    // SAFETY: as many as there are.
+    if unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as nfds_t, timeout) } < 0 {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINTR));
+    }
+    let mut count = 0;
+    for ((file, asked), socket) in files.iter_mut().zip(asked).zip(sockets) {
+        if socket.is_none() {
+            file.revents = asked.revents;
+            count += usize::from(file.revents != 0);
+        }
+    }
+    Ok(count)
+}
+
+/// As poll(2); `None`: for ever.
+pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
+    let sockets = sockets(files);
+    if sockets.iter().all(Option::is_none) {
+        let wait = timeout.map_or(-1, |timeout| c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX));
+        return ask_system(files, &sockets, wait);
+    }
+    let clock = Clock::new();
+    let begun = clock.now();
+    let only = sockets.iter().all(Option::is_some);
+    loop {
+        let count = ask(files, &sockets, 0) + if only { 0 } else { ask_system(files, &sockets, 0)? };
+        let passed = clock.now().since(begun);
+        if count > 0 || timeout.is_some_and(|timeout| passed >= timeout) {
+            return Ok(count);
+        }
+        if passed < LOOKS {
+            continue;
+        }
+        // From now on whoever takes what these wait for wakes them.
+        for socket in sockets.iter().flatten() {
+            socket.sleepers.fetch_add(1, Ordering::SeqCst);
+            Socket::arm(&socket.inner());
+        }
+        let mut slept = Ok(0);
+        if ask(files, &sockets, 1) == 0 {
+            let left = timeout.map_or(NAP, |timeout| timeout.saturating_sub(passed).min(NAP));
+            // At least a millisecond: less would be no sleep.
+            slept = ask_system(files, &sockets, (left.as_millis() as c_int).max(1));
+        }
+        for socket in sockets.iter().flatten() {
+            socket.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+        slept?;
+    }
+}
+
+/// A set of select(2), if there is one.
+///
+/// # Safety
+/// A set or null.
+unsafe fn has(set: *const libc::fd_set, file: c_int) -> bool {
+    // SAFETY: promised by the caller; the number fits.
+    !set.is_null() && unsafe { libc::FD_ISSET(file, set) }
+}
+
+/// As select(2).
+///
+/// # Safety
+/// Sets or null.
+pub(super) unsafe fn select(
+    count: c_int,
+    sets: [*mut libc::fd_set; 3],
+    timeout: Option<Duration>,
+) -> Result<c_int, c_int> {
+    if !(0..=libc::FD_SETSIZE as c_int).contains(&count) {
+        return Err(libc::EINVAL);
+    }
+    const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+    let mut files = Vec::new();
+    for fd in 0..count {
+        // SAFETY: promised by the caller.
+        let wanted = sets.iter().zip(EVENTS).filter(|(set, _)| unsafe { has(**set, fd) });
+        let events = wanted.fold(0, |events, (_, event)| events | event);
+        if events != 0 {
+            files.push(pollfd { fd, events, revents: 0 });
+        }
+    }
+    poll(&mut files, timeout)?;
+    if files.iter().any(|file| file.revents & libc::POLLNVAL != 0) {
+        return Err(libc::EBADF);
+    }
+    // select(2): errors and ends are ready to be read and written.
+    let over = libc::POLLHUP | libc::POLLERR;
+    let mut ready = 0;
+    for (set, event) in sets.into_iter().zip(EVENTS).filter(|(set, _)| !set.is_null()) {
+        let also = if event == libc::POLLPRI { 0 } else { over };
+        for file in &files {
+            // SAFETY: promised by the caller; the number is from a set.
+            unsafe {
+                if has(set, file.fd) {
+                    if file.revents & (event | also) != 0 {
+                        ready += 1;
+                    } else {
+                        libc::FD_CLR(file.fd, set);
+                    }
+                }
+            }
+        }
+    }
+    Ok(ready)
+}

@@ -1,0 +1,78 @@
+//! repoll: epoll(7) for rsockets and other files (librdmacm of rdma-core 65).
+//!
+//! Goal      a list of files with what the program calls them; waiting is rpoll on it.
+//! Errors    repoll_ctl and repoll_wait return the number itself, as rdma-core's do.
+//! Changes   while somebody waits are noticed: the list's own file wakes it.
+//! Limits    level-triggered, as rdma-core's: EPOLLET and EPOLLONESHOT are passed over.
+
+use super::lock;
+use super::poll::poll;
+use core::ffi::c_int;
+use kiban_real::verbs::Channel;
+use libc::{epoll_event, pollfd};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// A list of files.
+pub(super) struct Repoll {
+    /// Told when the list has changed.
+    pub(super) changes: Channel<u64>,
+    files: Mutex<Vec<(c_int, u32, u64)>>,
+}
+
+impl Repoll {
+    pub(super) fn new() -> std::io::Result<Repoll> {
+        Ok(Repoll { changes: Channel::new()?, files: Mutex::default() })
+    }
+
+    /// As epoll_ctl(2).
+    pub(super) fn control(
+        &self,
+        operation: c_int,
+        file: c_int,
+        event: Option<epoll_event>,
+    ) -> Result<(), c_int> {
+        let mut files = lock(&self.files);
+        let at = files.iter().position(|(known, ..)| *known == file);
+        match (operation, at, event) {
+            (libc::EPOLL_CTL_ADD, None, Some(event)) => files.push((file, event.events, event.u64)),
+            (libc::EPOLL_CTL_ADD, Some(_), Some(_)) => return Err(libc::EEXIST),
+            (libc::EPOLL_CTL_MOD, Some(at), Some(event)) => files[at] = (file, event.events, event.u64),
+            (libc::EPOLL_CTL_DEL, Some(at), _) => drop(files.swap_remove(at)),
+            (libc::EPOLL_CTL_MOD, None, Some(_)) | (libc::EPOLL_CTL_DEL, None, _) => {
+                return Err(libc::ENOENT);
+            }
+            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => return Err(libc::EFAULT),
+            _ => return Err(libc::EINVAL),
+        }
+        drop(files);
+        self.changes.tell(0);
+        Ok(())
+    }
+
+    /// As epoll_wait(2), with a room for events.
+    pub(super) fn wait(&self, room: &mut [epoll_event], timeout: Option<Duration>) -> Result<usize, c_int> {
+        let clock = kiban_real::Clock::new();
+        let begun = clock.now();
+        loop {
+            let known = lock(&self.files).clone();
+            // The events of poll(2) have the numbers of epoll's.
+            let file = |fd, events: u32| pollfd { fd, events: events as i16, revents: 0 };
+            let mut files: Vec<pollfd> = known.iter().map(|(fd, events, _)| file(*fd, *events)).collect();
+            files.push(file(self.changes.number(), libc::POLLIN as u32));
+            let left = timeout.map(|timeout| timeout.saturating_sub(clock.now().since(begun)));
+            poll(&mut files, left)?;
+            let changed = files.pop().is_some_and(|file| file.revents != 0);
+            while self.changes.take().is_some() {}
+            let mut count = 0;
+            let ready = files.iter().zip(known).filter(|(file, _)| file.revents != 0);
+            for (place, (file, (.., data))) in room.iter_mut().zip(ready) {
+                *place = epoll_event { events: file.revents as u16 as u32, u64: data };
+                count += 1;
+            }
+            if count > 0 || !changed {
+                return Ok(count);
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A thread that does for sockets what nobody waits for.
+//!
+//! Goal      a peer's request is answered though the program has not called raccept(), as a listening TCP socket does; what
+//!           is told under the NIC's lock is done beside it.
+//! Sleeps    on the file of its jobs, not in the NIC: whoever waits there drives, and that is the program's.
+
+use super::inbox::{Arrival, Door};
+use super::socket::Socket;
+use super::stream::Stream;
+use super::wire::Connect;
+use super::world::World;
+use core::ffi::c_int;
+use std::sync::{Arc, Weak};
+
+/// Something to do.
+pub(super) enum Job {
+    /// Answer a request.
+    Arrive(Box<Arrival>),
+    /// A connection that a program began, and does not wait for, stands.
+    Greet(Weak<Socket>),
+    /// Nobody wants a connection.
+    Drop(Arc<Socket>),
+}
+
+/// Starts it. Signals are for the program's own threads.
+pub(super) fn start(world: &'static World) -> Result<(), c_int> {
+    // SAFETY: sets are made by sigfillset before they are read, and the thread's mask is put back.
+    let (all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe {
+        let mut set = core::mem::zeroed();
+        libc::sigfillset(&mut set);
+        (set, core::mem::zeroed())
+    };
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
+    let started = std::thread::Builder::new().name("kiban-rsocket".into()).spawn(move || run(world));
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
+    started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
+}
+
+fn run(world: &'static World) {
+    let file = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    loop {
+        let mut files = [file(world.jobs.number()), file(world.happenings.number())];
+        // SAFETY: two files, whose channels live for ever.
+        unsafe { libc::poll(files.as_mut_ptr(), 2, -1) };
+        while world.happenings.take().is_some() {}
+        while let Some(job) = world.jobs.take() {
+            match job {
+                Job::Arrive(arrival) => arrive(world, &arrival),
+                Job::Greet(socket) => {
+                    if let Some(socket) = socket.upgrade() {
+                        socket.look();
+                    }
+                }
+                Job::Drop(socket) => drop(socket),
+            }
+        }
+    }
+}
+
+fn arrive(world: &'static World, arrival: &Arrival) {
+    let door = arrival.door.upgrade();
+    let made = door.as_ref().ok_or(libc::ECONNABORTED).and_then(|door| accept(world, door, arrival));
+    if made.is_err() {
+        // A request that has gone needs no answer.
+        let _ = world.engine.reject(arrival.asked.end, &[]);
+        if let Some(door) = door {
+            door.lost();
+        }
+    }
+}
+
+fn accept(world: &'static World, door: &Arc<Door>, arrival: &Arrival) -> Result<(), c_int> {
+    let asked = &arrival.asked;
+    let peer = Connect::read(&asked.private_data).ok_or(libc::EPROTO)?;
+    let listening = door.listening.upgrade().ok_or(libc::ECONNABORTED)?;
+    let inbox = &arrival.inbox;
+    let address = asked.local.ip().to_canonical();
+    let sizes = listening.sizes();
+    let mut stream =
+        Stream::new(world.engine, address, sizes, inbox.channel.clone(), world.happenings.clone())?;
+    stream.meet(&peer);
+    stream.end = Some(asked.end);
+    let (introduction, qp) = (stream.introduction(), stream.qp);
+    let socket = Socket::accepted(world, door.family, inbox, stream, (asked.local, arrival.peer), &listening);
+    inbox.expect(door.clone(), Arc::new(socket));
+    world.engine.accept(asked.end, qp, asked.depths, &introduction).map_err(|_| {
+        inbox.give_up();
+        libc::ECONNABORTED
+    })
+}

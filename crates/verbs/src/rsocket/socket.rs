@@ -1,0 +1,718 @@
+//! An rsocket from its making to its end.
+//!
+//! ```text
+//!   New ── bind ──▶ Bound ── listen ──▶ Listening ── accept ─┐
+//!    └───────────────┴─ connect ──▶ Connecting ──▶ Connected ◀┘
+//!                                       └────────▶ Failed
+//! ```
+//!
+//! Waiting   everything that may wait asks again whenever something has happened ([`Socket::until`]). Of several threads that
+//!           wait for one socket one sleeps in the NIC; whoever takes what another sleeps for wakes it.
+//! Close     what was written still leaves, for as long as [`LINGER`] at most.
+
+use super::address::nobody;
+use super::inbox::{Bell, Door, Heard, Inbox, WAKE};
+use super::lock;
+use super::options::Options;
+use super::stream::{Over, Sizes, Stream};
+use super::wire::{Connect, Control};
+use super::world::{World, world};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use kiban_real::Clock;
+use kiban_real::verbs::Channel;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a socket that is closed waits for what it has sent to leave, and for its peer to have it.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// The longest sleep without a look: wakes go through one file, and two who are meant by one may take it from each other.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Where a socket stands.
+pub(super) enum Phase {
+    New,
+    /// The file keeps the port from others.
+    Bound {
+        _port: OwnedFd,
+    },
+    Listening {
+        door: Arc<Door>,
+        number: u32,
+    },
+    Connecting(Box<Stream>),
+    Connected(Box<Stream>),
+    Failed,
+}
+
+/// What a socket's lock guards.
+pub(super) struct Inner {
+    pub(super) phase: Phase,
+    /// Told once, by the next call or as SO_ERROR.
+    pub(super) error: Option<c_int>,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) options: Options,
+    /// The program has ended our side, not the peer.
+    has_shut: bool,
+    /// The connection is told to be gone: looked at once.
+    knows_gone: bool,
+}
+
+/// An rsocket.
+pub(super) struct Socket {
+    world: &'static World,
+    pub(super) family: c_int,
+    pub(super) channel: Arc<Channel<u64>>,
+    inbox: Arc<Inbox>,
+    /// As fcntl(2) has them.
+    pub(super) status_flags: AtomicI32,
+    pub(super) file_flags: AtomicI32,
+    inner: Mutex<Inner>,
+    /// Held by who sleeps in the NIC.
+    sleeping: Mutex<()>,
+    /// Threads that sleep until something happens.
+    pub(super) sleepers: AtomicUsize,
+    /// Counts what has been taken.
+    seen: AtomicU64,
+}
+
+impl Inner {
+    fn new(phase: Phase, options: Options) -> Inner {
+        Inner { phase, error: None, local: None, peer: None, options, has_shut: false, knows_gone: false }
+    }
+
+    /// The stream, if there is a connection or was one.
+    pub(super) fn stream(&mut self) -> Option<&mut Stream> {
+        match &mut self.phase {
+            Phase::Connected(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The error that is to be told, once.
+    pub(super) fn take_error(&mut self) -> Option<c_int> {
+        self.error.take()
+    }
+
+    /// Whether a connection has begun: the sizes of its buffers are fixed.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. })
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        matches!(self.phase, Phase::Listening { .. })
+    }
+
+    fn not_connected(&mut self) -> c_int {
+        self.take_error().unwrap_or(libc::ENOTCONN)
+    }
+}
+
+fn number(error: &std::io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        std::io::ErrorKind::InvalidInput => libc::EINVAL,
+        _ => libc::EIO,
+    })
+}
+
+/// The address of ours from which another is reached.
+fn way_to(to: SocketAddr) -> Result<IpAddr, c_int> {
+    let ask = || {
+        let socket = UdpSocket::bind(nobody(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }))?;
+        // A port of zero is no address for connect(2), and nothing is sent.
+        socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
+        socket.local_addr()
+    };
+    ask().map(|address| address.ip()).map_err(|error| number(&error))
+}
+
+/// Keeps a port from others: the file, and the address with its port.
+fn reserve(address: SocketAddr, only_v6: bool) -> Result<(OwnedFd, SocketAddr), c_int> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let failed = || number(&std::io::Error::last_os_error());
+    let (place, bytes) = super::address::bytes(address, family);
+    let on: c_int = 1;
+    let set = |fd: c_int, level, name, value: &c_int| {
+        // SAFETY: an int of ours.
+        unsafe { libc::setsockopt(fd, level, name, core::ptr::from_ref(value).cast(), 4) }
+    };
+    // SAFETY: plain system calls on a socket that is ours, with an address of ours.
+    unsafe {
+        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(failed());
+        }
+        let file = OwnedFd::from_raw_fd(fd);
+        // Connections of a listener that was here before do not keep the port.
+        set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on);
+        if family == libc::AF_INET6 {
+            set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(only_v6));
+        }
+        if libc::bind(fd, (&raw const place).cast(), bytes as u32) != 0 {
+            return Err(failed());
+        }
+        let mut place: libc::sockaddr_storage = core::mem::zeroed();
+        let mut bytes = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        if libc::getsockname(fd, (&raw mut place).cast(), &mut bytes) != 0 {
+            return Err(failed());
+        }
+        Ok((file, super::address::read((&raw const place).cast(), bytes)?))
+    }
+}
+
+impl Socket {
+    /// A new socket.
+    pub(super) fn new(family: c_int) -> Result<Arc<Socket>, c_int> {
+        let world = world()?;
+        let channel = Arc::new(Channel::new().map_err(|error| number(&error))?);
+        let inbox = Arc::new(Inbox::new(channel.clone(), world.jobs.clone()));
+        let inner = Inner::new(Phase::New, Options::default());
+        Ok(Arc::new(Socket::made(world, family, channel, inbox, inner)))
+    }
+
+    fn made(
+        world: &'static World,
+        family: c_int,
+        channel: Arc<Channel<u64>>,
+        inbox: Arc<Inbox>,
+        inner: Inner,
+    ) -> Socket {
+        Socket {
+            world,
+            family,
+            channel,
+            inbox,
+            status_flags: AtomicI32::new(libc::O_RDWR),
+            file_flags: AtomicI32::new(0),
+            inner: Mutex::new(inner),
+            sleeping: Mutex::new(()),
+            sleepers: AtomicUsize::new(0),
+            seen: AtomicU64::new(0),
+        }
+    }
+
+    /// One that came to a listener, whose options it has.
+    pub(super) fn accepted(
+        world: &'static World,
+        family: c_int,
+        inbox: &Arc<Inbox>,
+        stream: Stream,
+        (local, peer): (SocketAddr, SocketAddr),
+        listening: &Socket,
+    ) -> Socket {
+        let options = lock(&listening.inner).options.clone();
+        let mut inner = Inner::new(Phase::Connected(Box::new(stream)), options);
+        (inner.local, inner.peer) = (Some(local), Some(peer));
+        let socket = Socket::made(world, family, inbox.channel.clone(), inbox.clone(), inner);
+        // As rdma-core has it, and not accept(2).
+        let flags = listening.status_flags.load(Ordering::Relaxed);
+        socket.status_flags.store(flags, Ordering::Relaxed);
+        socket
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> c_int {
+        self.channel.number()
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        lock(&self.inner).options.sizes()
+    }
+
+    /// Whether a call with these flags of recv(2) and send(2) does not wait.
+    pub(super) fn is_nonblocking(&self, flags: c_int) -> bool {
+        flags & libc::MSG_DONTWAIT != 0 || self.status_flags.load(Ordering::Relaxed) & libc::O_NONBLOCK != 0
+    }
+
+    // ---- what has happened
+
+    /// Takes what has happened. Whether something had: then others who sleep have to be woken ([`Socket::wake`]), after
+    /// the last look of this one, which would take the wake too.
+    #[must_use]
+    pub(super) fn advance(&self, inner: &mut Inner) -> bool {
+        if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
+            return false;
+        }
+        let mut news = false;
+        while let Some(event) = self.channel.take() {
+            // A wake that was meant for another is passed on.
+            news |= event == WAKE;
+        }
+        let Heard { connected, failed, gone, moved } = self.inbox.take();
+        if let (Some(end), Phase::Connecting(stream)) = (moved, &mut inner.phase) {
+            stream.end = Some(end);
+        }
+        let mut happened = connected.is_some() || failed.is_some();
+        if let Some(answer) = connected {
+            self.on_connected(inner, &answer);
+        }
+        if let Some(error) = failed {
+            inner.error = Some(error);
+            inner.phase = Phase::Failed;
+        }
+        match &mut inner.phase {
+            Phase::Connected(stream) => {
+                let was_over = stream.over.is_some();
+                // What came before the end comes first.
+                happened |= stream.advance();
+                if gone && !inner.knows_gone {
+                    inner.knows_gone = true;
+                    stream.gone();
+                    happened = true;
+                }
+                if let (false, Some(Over::Error(error))) = (was_over, stream.over) {
+                    inner.error = Some(error);
+                }
+            }
+            Phase::Connecting(_) if gone => {
+                inner.error = Some(libc::ECONNRESET);
+                inner.phase = Phase::Failed;
+                happened = true;
+            }
+            _ => {}
+        }
+        if happened {
+            self.seen.fetch_add(1, Ordering::SeqCst);
+        }
+        news | happened
+    }
+
+    /// Wakes others who sleep, of whom `own` are the caller's.
+    pub(super) fn wake(&self, own: usize) {
+        if self.sleepers.load(Ordering::SeqCst) > own {
+            self.world.engine.tell(&self.channel, WAKE);
+        }
+    }
+
+    fn on_connected(&self, inner: &mut Inner, answer: &[u8]) {
+        let Phase::Connecting(mut stream) = std::mem::replace(&mut inner.phase, Phase::Failed) else {
+            return;
+        };
+        match Connect::read(answer) {
+            Some(peer) => {
+                stream.meet(&peer);
+                if let Some((local, peer)) = stream.end.and_then(|end| self.world.engine.addresses(end)) {
+                    (inner.local, inner.peer) = (Some(local), Some(peer));
+                }
+                inner.phase = Phase::Connected(stream);
+            }
+            // Somebody listens there who is no rsocket, or a newer one.
+            None => inner.error = Some(libc::EPROTONOSUPPORT),
+        }
+    }
+
+    /// Takes what has happened, for nobody in particular.
+    pub(super) fn look(&self) {
+        let news = self.advance(&mut self.inner());
+        if news {
+            self.wake(0);
+        }
+    }
+
+    /// Asks to be told of what happens next, through the file.
+    pub(super) fn arm(inner: &Inner) {
+        if let Phase::Connected(stream) = &inner.phase {
+            stream.arm();
+        }
+    }
+
+    /// Attempts something until it is done, has failed, or would have to wait and may not (EAGAIN), or time is over
+    /// (ETIMEDOUT).
+    pub(super) fn until<T>(
+        &self,
+        nonblocking: bool,
+        timeout: Duration,
+        mut attempt: impl FnMut(&mut Inner) -> Option<Result<T, c_int>>,
+    ) -> Result<T, c_int> {
+        let clock = Clock::new();
+        let begun = clock.now();
+        loop {
+            let mut news = false;
+            let mut inner = self.inner();
+            let mut done = None;
+            for arms in [true, false] {
+                news |= self.advance(&mut inner);
+                done = attempt(&mut inner);
+                if done.is_some() {
+                    break;
+                }
+                if arms {
+                    // What happens before it can be told is found by another look.
+                    Socket::arm(&inner);
+                }
+            }
+            let seen = self.seen.load(Ordering::SeqCst);
+            let waits = done.is_none() && !nonblocking;
+            if waits {
+                self.sleepers.fetch_add(1, Ordering::SeqCst);
+            }
+            drop(inner);
+            if news {
+                self.wake(usize::from(waits));
+            }
+            if !waits {
+                return done.unwrap_or(Err(libc::EAGAIN));
+            }
+            let slept = self.sleep(seen);
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            slept?;
+            if clock.now().since(begun) >= timeout {
+                return Err(libc::ETIMEDOUT);
+            }
+        }
+    }
+
+    fn sleep(&self, seen: u64) -> Result<(), c_int> {
+        let guard = lock(&self.sleeping);
+        // The one that slept before may have taken what this one waits for.
+        if self.seen.load(Ordering::SeqCst) != seen {
+            return Ok(());
+        }
+        let slept = self.world.engine.next_event(&self.channel, NAP);
+        let slept = match slept {
+            Ok(_) => {
+                // Whoever waits for the guard looks again.
+                self.seen.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                let mut file = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one file, which is open while this socket is. The program has made it non-blocking by itself.
+                unsafe { libc::poll(&mut file, 1, 100) };
+                Ok(())
+            }
+            Err(error) => Err(number(&error)),
+        };
+        drop(guard);
+        slept
+    }
+
+    // ---- calls
+
+    pub(super) fn bind(&self, to: SocketAddr) -> Result<(), c_int> {
+        let mut inner = self.inner();
+        if !matches!(inner.phase, Phase::New) {
+            return Err(libc::EINVAL);
+        }
+        let (file, address) = reserve(to, inner.options.only_v6)?;
+        inner.phase = Phase::Bound { _port: file };
+        inner.local = Some(address);
+        Ok(())
+    }
+
+    pub(super) fn listen(self: &Arc<Socket>, backlog: c_int) -> Result<(), c_int> {
+        let mut inner = self.inner();
+        match &inner.phase {
+            Phase::Listening { .. } => return Ok(()),
+            Phase::New | Phase::Bound { .. } => {}
+            _ => return Err(libc::EINVAL),
+        }
+        self.world.serve()?;
+        let at = inner.local.unwrap_or_else(|| nobody(self.family));
+        // Its port is about to be taken for good; if it cannot be, the socket is as new.
+        inner.phase = Phase::New;
+        let backlog = usize::try_from(backlog).map_or(4096, |backlog| backlog.clamp(1, 4096));
+        let jobs = self.world.jobs.clone();
+        let door =
+            Arc::new(Door::new(self.family, backlog, self.channel.clone(), Arc::downgrade(self), jobs));
+        let listened = self.world.engine.listen(at, backlog as u32, Arc::new(Bell(door.clone())));
+        let (number, address) = listened.map_err(|error| number(&error))?;
+        inner.local = Some(address);
+        inner.phase = Phase::Listening { door, number };
+        Ok(())
+    }
+
+    pub(super) fn accept(&self) -> Result<Arc<Socket>, c_int> {
+        let found = self.until(self.is_nonblocking(0), Duration::MAX, |inner| match &inner.phase {
+            Phase::Listening { door, .. } => door.take().map(Ok),
+            _ => Some(Err(libc::EINVAL)),
+        })?;
+        self.world.add(found.number(), super::world::Thing::Socket(found.clone()));
+        Ok(found)
+    }
+
+    pub(super) fn connect(self: &Arc<Socket>, to: SocketAddr) -> Result<(), c_int> {
+        self.look();
+        let nonblocking = self.is_nonblocking(0);
+        {
+            let mut inner = self.inner();
+            match &inner.phase {
+                Phase::New | Phase::Bound { .. } => {
+                    self.begin_to_connect(&mut inner, to)?;
+                    if nonblocking {
+                        // However fast it goes or fails: the program asks later.
+                        return Err(libc::EINPROGRESS);
+                    }
+                }
+                Phase::Connecting(_) => {}
+                Phase::Connected(_) => return Ok(()),
+                Phase::Failed => return Err(inner.not_connected()),
+                Phase::Listening { .. } => return Err(libc::EINVAL),
+            }
+        }
+        let connected = self.until(nonblocking, Duration::MAX, |inner| match inner.phase {
+            Phase::Connecting(_) => None,
+            Phase::Connected(_) => Some(Ok(())),
+            _ => Some(Err(inner.not_connected())),
+        });
+        connected.map_err(|error| if error == libc::EAGAIN { libc::EINPROGRESS } else { error })
+    }
+
+    fn begin_to_connect(self: &Arc<Socket>, inner: &mut Inner, to: SocketAddr) -> Result<(), c_int> {
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        let bound = inner.local.map(|local| local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
+        let from = match bound {
+            Some(ip) if ip.is_ipv4() == to.is_ipv4() => ip,
+            Some(_) => return Err(libc::EAFNOSUPPORT),
+            None => way_to(to)?,
+        };
+        self.world.serve()?;
+        let engine = self.world.engine;
+        let (channel, happenings) = (self.channel.clone(), self.world.happenings.clone());
+        let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, happenings)?;
+        self.inbox.greet(Arc::downgrade(self));
+        // A peer whose NIC must hear the initiator first may read nothing from it: that is why there is a read at all.
+        let opened = engine
+            .connect(stream.qp, Some(from), to, (1, 1), &stream.introduction(), self.inbox.clone())
+            .map_err(|error| number(&error))?;
+        stream.end = Some(opened.map_err(|_| libc::ENOMEM)?);
+        inner.peer = Some(to);
+        inner.phase = Phase::Connecting(Box::new(stream));
+        Ok(())
+    }
+
+    /// Waits for a connection that is on its way, and says whether there is one.
+    fn connected(inner: &mut Inner) -> Option<Result<&mut Stream, c_int>> {
+        match inner.phase {
+            Phase::Connecting(_) => None,
+            Phase::Connected(_) => inner.stream().map(Ok),
+            _ => Some(Err(inner.not_connected())),
+        }
+    }
+
+    pub(super) fn receive(&self, into: &mut [&mut [u8]], flags: c_int) -> Result<usize, c_int> {
+        let wanted: usize = into.iter().map(|part| part.len()).sum();
+        let peeks = flags & libc::MSG_PEEK != 0;
+        let all = flags & libc::MSG_WAITALL != 0;
+        let mut got = 0;
+        let done = self.until(self.is_nonblocking(flags), Duration::MAX, |inner| {
+            let stream = match Socket::connected(inner)? {
+                Ok(stream) => stream,
+                Err(error) => return Some(Err(error)),
+            };
+            if wanted == 0 {
+                return Some(Ok(()));
+            }
+            if peeks {
+                got = 0;
+            }
+            let mut start = 0;
+            for part in into.iter_mut() {
+                let end = start + part.len();
+                if got >= start && got < end {
+                    let skip = if peeks { got } else { 0 };
+                    got += stream.receive(&mut part[got - start..], skip, peeks);
+                }
+                start = end;
+            }
+            if got == wanted || (got > 0 && !all) {
+                return Some(Ok(()));
+            }
+            if !stream.may_read && !stream.has_data() {
+                let error = if got == 0 { inner.take_error() } else { None };
+                return Some(error.map_or(Ok(()), Err));
+            }
+            None
+        });
+        match done {
+            Err(_) if got > 0 => Ok(got),
+            Err(error) => Err(error),
+            Ok(()) => Ok(got),
+        }
+    }
+
+    /// Whether nothing can be written any more, and why.
+    pub(super) fn closed_for_writing(inner: &mut Inner) -> Option<c_int> {
+        let has_shut = inner.has_shut;
+        let stream = inner.stream()?;
+        if stream.may_write {
+            return None;
+        }
+        Some(if has_shut { libc::EPIPE } else { inner.take_error().unwrap_or(libc::ECONNRESET) })
+    }
+
+    pub(super) fn send(&self, parts: &[&[u8]], flags: c_int) -> Result<usize, c_int> {
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        self.send_with(wanted, flags, |stream, sent| {
+            let (mut start, mut now) = (0, sent);
+            for part in parts {
+                let end = start + part.len();
+                if now >= start && now < end {
+                    now += stream.send(&part[now - start..]);
+                }
+                start = end;
+            }
+            now - sent
+        })
+    }
+
+    /// Sends until all has gone; `more` sends what it can after so many bytes.
+    pub(super) fn send_with(
+        &self,
+        wanted: usize,
+        flags: c_int,
+        mut more: impl FnMut(&mut Stream, usize) -> usize,
+    ) -> Result<usize, c_int> {
+        let mut sent = 0;
+        let done = self.until(self.is_nonblocking(flags), Duration::MAX, |inner| {
+            if let Err(error) = Socket::connected(inner)? {
+                return Some(Err(error));
+            }
+            if let Some(error) = Socket::closed_for_writing(inner) {
+                return Some(Err(error));
+            }
+            let stream = inner.stream()?;
+            super::iomap::tell(stream);
+            sent += more(stream, sent);
+            (sent == wanted).then_some(Ok(()))
+        });
+        match done {
+            Err(_) if sent > 0 => Ok(sent),
+            Err(error) => Err(error),
+            Ok(()) => Ok(sent),
+        }
+    }
+
+    pub(super) fn shutdown(&self, how: c_int) -> Result<(), c_int> {
+        if !matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) {
+            return Err(libc::EINVAL);
+        }
+        self.look();
+        let control = {
+            let mut inner = self.inner();
+            let writes = how != libc::SHUT_RD;
+            let Some(stream) = inner.stream() else { return Err(libc::ENOTCONN) };
+            if stream.over.is_some() {
+                inner.has_shut |= writes;
+                return Ok(());
+            }
+            let was_writing = stream.may_write;
+            stream.may_write &= !writes;
+            stream.may_read &= how == libc::SHUT_WR;
+            let control = match (stream.may_read, stream.may_write) {
+                (false, false) => Some(Control::Disconnect),
+                (true, false) if was_writing => Some(Control::Shutdown),
+                _ => None,
+            };
+            inner.has_shut |= writes;
+            control
+        };
+        if let Some(control) = control {
+            let said = self.until(false, LINGER, |inner| {
+                inner.stream().is_none_or(|stream| stream.say(control)).then_some(Ok(()))
+            });
+            let left = self.until(false, LINGER, |inner| {
+                inner.stream().is_none_or(|stream| stream.is_quiet()).then_some(Ok(()))
+            });
+            if control == Control::Disconnect
+                && let Some(stream) = self.inner().stream()
+            {
+                stream.end_here();
+            }
+            self.seen.fetch_add(1, Ordering::SeqCst);
+            self.wake(0);
+            // A peer that takes nothing for so long is left behind.
+            return said
+                .and(left)
+                .or_else(|error| if error == libc::ETIMEDOUT { Ok(()) } else { Err(error) });
+        }
+        Ok(())
+    }
+
+    /// The end of it. What was written leaves first.
+    pub(super) fn close(&self) {
+        let _ = self.shutdown(libc::SHUT_RDWR);
+        self.inbox.close();
+        let mut inner = self.inner();
+        match std::mem::replace(&mut inner.phase, Phase::Failed) {
+            Phase::Listening { door, number } => {
+                self.world.engine.unlisten(number);
+                let left = door.close();
+                drop(inner);
+                drop(left);
+            }
+            phase => {
+                drop(inner);
+                drop(phase);
+            }
+        }
+        // Somebody may sleep on it still.
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        self.wake(0);
+    }
+
+    /// What poll(2) says of it.
+    /// `own`: how often the caller is counted among those who sleep.
+    pub(super) fn ready(&self, events: i16, own: usize) -> i16 {
+        let mut inner = self.inner();
+        let seen = self.seen.load(Ordering::SeqCst);
+        // Who polls may be whom a wake was meant for: passed on, it would go to and fro between two of them.
+        if self.advance(&mut inner) && self.seen.load(Ordering::SeqCst) != seen {
+            self.wake(own);
+        }
+        let error = inner.error.is_some();
+        let mut found = 0;
+        match &inner.phase {
+            Phase::Listening { door, .. } if door.is_ready() => found |= libc::POLLIN | libc::POLLRDNORM,
+            Phase::Connected(stream) => {
+                if stream.has_data() || !stream.may_read {
+                    found |= libc::POLLIN | libc::POLLRDNORM;
+                }
+                if !stream.may_read {
+                    found |= libc::POLLRDHUP;
+                }
+                if stream.can_send() || stream.over.is_some() {
+                    found |= libc::POLLOUT | libc::POLLWRNORM;
+                }
+                // What came before the end comes first: programs like rstream read no more once they are told of it.
+                match stream.over.filter(|_| !stream.has_data()) {
+                    Some(Over::Disconnected) => found |= libc::POLLHUP,
+                    Some(Over::Error(_)) => found |= libc::POLLHUP | if error { libc::POLLERR } else { 0 },
+                    None => {}
+                }
+            }
+            Phase::Failed => {
+                found |= libc::POLLIN | libc::POLLRDNORM | libc::POLLOUT | libc::POLLWRNORM | libc::POLLHUP;
+                found |= if error { libc::POLLERR } else { 0 };
+            }
+            _ => {}
+        }
+        found & (events | libc::POLLHUP | libc::POLLERR)
+    }
+
+    /// The addresses: ours, the peer's.
+    pub(super) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        self.look();
+        let mut inner = self.inner();
+        let peer = if inner.stream().is_some() { inner.peer } else { None };
+        (inner.local, peer)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Its number may come again.
+        if self.world.is_ours() {
+            self.world.engine.forget_channel(&self.channel);
+        }
+    }
+}

@@ -1,0 +1,716 @@
+//! A connected rsocket: buffers, credits and what has been said.
+//!
+//! ```text
+//! our send buffer, a ring ──Write──▶ the peer's receive buffer, two halves: the SGL says where ──▶ rrecv
+//!                          ──Send───▶ "so many bytes"
+//! ```
+//!
+//! Send      as much as the peer's half has room for, its credits allow, and our buffer and send queue take.
+//! Receive   a half that has been read is told to the peer again, by a Write to its SGL and a message; that message has the
+//!           credits too. They are also told when half of them are used up.
+//! Credits   a message that brings data takes one; those of control take none, so that the ends cannot wait for each other.
+//!           They have [`CONTROLS`] receives of their own on our side, and we leave as many of the peer's unused.
+//! Memory    addresses that peers see are ours to choose: they begin at [`RECEIVE_AT`] and [`TOLD_AT`], and a protection
+//!           domain of its own keeps peers of other sockets out.
+//! Trust     a peer that says it has brought more than it was given room for, or sends more than it may, is cut off.
+//! Limits    all is under the socket's lock; the NIC has one of its own anyway.
+
+use super::wire::{
+    CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES, Mapped,
+    Message, Order,
+};
+use crate::engine::{Generation, refused};
+use core::ffi::c_int;
+use kiban_ground::{Region, SharedBytes};
+use kiban_real::verbs::{
+    Access, Channel, Completion, CqTells, Data, Engine, Happening, Kind, Notify, Operation, Place,
+    QpAttributes, QueuePair, ReceiveWork, SendWork, Service, Sge, Sges, Status,
+};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What peers call our receive buffer.
+const RECEIVE_AT: u64 = 1 << 32;
+/// What peers call the memory in which they tell us of their buffers.
+const TOLD_AT: u64 = 2 << 32;
+/// What our queue calls the send buffer.
+const SEND_AT: u64 = 3 << 32;
+/// What our queue calls the memory for messages.
+const MESSAGES_AT: u64 = 4 << 32;
+
+/// Control messages of ours under way.
+const CONTROLS: u16 = 4;
+/// Bytes of a transfer.
+const TRANSFER_MAX: usize = 64 << 10;
+/// A socket is writable when there is room for so many.
+const LOW_WATER: usize = 2048;
+/// Transfers posted together.
+const BATCH: usize = 16;
+
+/// Identifiers of sends: what they were, and in the lower bits how much of the send buffer they used.
+const ID_DATA: u64 = 1 << 32;
+const ID_CONTROL: u64 = 2 << 32;
+const ID_DISCONNECT: u64 = 3 << 32;
+const ID_WRITE: u64 = 4 << 32;
+const ID_DIRECT: u64 = 5 << 32;
+
+/// How large things are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) send_bytes: usize,
+    pub(super) receive_bytes: usize,
+    pub(super) send_works: u16,
+    pub(super) receive_works: u16,
+    pub(super) inline_bytes: usize,
+    pub(super) iomap: u16,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Over {
+    /// In order.
+    Disconnected,
+    /// With an error, by its number.
+    Error(c_int),
+}
+
+/// A connection, or one on the way.
+pub(super) struct Stream {
+    born: Generation,
+    engine: &'static Engine,
+    pd: u32,
+    cq: u32,
+    pub(super) qp: u32,
+    pub(super) end: Option<u32>,
+    keys: Keys,
+    sizes: Sizes,
+    memory: Memory,
+    peer: Peer,
+    /// Our side of the stream is open; so is the peer's.
+    pub(super) may_write: bool,
+    pub(super) may_read: bool,
+    pub(super) over: Option<Over>,
+    /// The end's own word was said, and has left.
+    said_farewell: bool,
+
+    // ---- what we send
+    sent_messages: u16,
+    credits: u16,
+    /// Where data goes now, and next.
+    targets: [Entry; ENTRIES],
+    target: usize,
+    send_at: usize,
+    send_free: usize,
+    works_free: usize,
+    controls_free: u16,
+
+    // ---- what we receive
+    arrived: VecDeque<u32>,
+    /// Bytes of the first of them that have been read.
+    read_of_first: u32,
+    read_at: usize,
+    /// Bytes that the peer may still bring.
+    promised: usize,
+    /// Read, and not promised again.
+    readable_again: usize,
+    promise_at: usize,
+    taken_messages: u16,
+    credits_due: u16,
+    /// The entry of the peer's SGL that is written next.
+    entry: u32,
+    /// What peers have mapped.
+    pub(super) mapped: Vec<Mapped>,
+    pub(super) mappings: super::iomap::Mappings,
+}
+
+struct Keys {
+    send: u32,
+    receive: u32,
+    told: u32,
+    messages: u32,
+}
+
+struct Memory {
+    send: Region,
+    receive: Region,
+    told: Region,
+    messages: Region,
+}
+
+#[derive(Clone, Copy)]
+struct Peer {
+    order: Order,
+    sgl: Entry,
+    half: u32,
+    iomap: u16,
+}
+
+/// What has been made, so that it goes again if the rest cannot be made.
+#[derive(Default)]
+struct Made {
+    pd: Option<u32>,
+    cq: Option<u32>,
+    qp: Option<u32>,
+    keys: SmallVec<[u32; 4]>,
+}
+
+impl Made {
+    fn destroy(&self, engine: &Engine) {
+        if let Some(qp) = self.qp {
+            let _ = engine.destroy_qp(qp);
+        }
+        for key in &self.keys {
+            let _ = engine.dereg_mr(*key);
+        }
+        if let Some(cq) = self.cq {
+            let _ = engine.destroy_cq(cq);
+        }
+        if let Some(pd) = self.pd {
+            let _ = engine.dealloc_pd(pd);
+        }
+    }
+}
+
+impl Stream {
+    /// A queue pair with its memory, at an address of this host's.
+    pub(super) fn new(
+        engine: &'static Engine,
+        address: IpAddr,
+        sizes: Sizes,
+        channel: Arc<Channel<u64>>,
+        happenings: Arc<Channel<Happening>>,
+    ) -> Result<Stream, c_int> {
+        let mut made = Made::default();
+        Stream::make(engine, address, sizes, channel, happenings, &mut made)
+            .inspect_err(|_| made.destroy(engine))
+    }
+
+    fn make(
+        engine: &'static Engine,
+        address: IpAddr,
+        sizes: Sizes,
+        channel: Arc<Channel<u64>>,
+        happenings: Arc<Channel<Happening>>,
+        made: &mut Made,
+    ) -> Result<Stream, c_int> {
+        let receives = usize::from(sizes.receive_works + CONTROLS);
+        let sends = usize::from(sizes.send_works) + 2 * usize::from(CONTROLS) + 2;
+        let pd = engine.alloc_pd().map_err(refused)?;
+        made.pd = Some(pd);
+        let tells = CqTells {
+            completions: Some(channel),
+            happenings: happenings.clone(),
+            cookie: super::inbox::NEWS,
+        };
+        let cq = engine.create_cq(receives + sends, tells).map_err(refused)?;
+        made.cq = Some(cq);
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            receive_cq: cq,
+            srq: None,
+            send_work_max: sends,
+            receive_work_max: receives,
+            send_sges_max: 2,
+            receive_sges_max: 1,
+            inline_bytes_max: sizes.inline_bytes.max(IOMAP_BYTES),
+            signal_all: false,
+            waits_for_receives: true,
+        };
+        let pair = QueuePair { address, service: Service::Connected, attributes, happenings, cookie: 0 };
+        let (qp, _) = engine
+            .create_qp(pair)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?
+            .map_err(refused)?;
+        made.qp = Some(qp);
+        engine.ready(qp, 0).map_err(refused)?;
+        let memory = Memory {
+            send: Region::new(SEND_AT, sizes.send_bytes),
+            receive: Region::new(RECEIVE_AT, sizes.receive_bytes),
+            told: Region::new(TOLD_AT, ENTRIES * ENTRY_BYTES + usize::from(sizes.iomap) * IOMAP_BYTES),
+            messages: Region::new(MESSAGES_AT, receives * MESSAGE_BYTES),
+        };
+        let remote = Access { local_write: true, remote_write: true, ..Access::NONE };
+        let mut register = |region: &Region, access| {
+            let key = engine.reg_mr(pd, region.clone(), region.address(), access).map_err(refused)?;
+            made.keys.push(key);
+            Ok::<u32, c_int>(key)
+        };
+        let keys = Keys {
+            send: register(&memory.send, Access::NONE)?,
+            receive: register(&memory.receive, remote)?,
+            told: register(&memory.told, remote)?,
+            messages: register(&memory.messages, Access::LOCAL)?,
+        };
+        let half = sizes.receive_bytes / 2;
+        let mut stream = Stream {
+            born: Generation::now(),
+            engine,
+            pd,
+            cq,
+            qp,
+            end: None,
+            keys,
+            sizes,
+            memory,
+            peer: Peer { order: Order::OURS, sgl: Entry::default(), half: 0, iomap: 0 },
+            may_write: true,
+            may_read: true,
+            over: None,
+            said_farewell: false,
+            sent_messages: 0,
+            credits: 0,
+            targets: [Entry::default(); ENTRIES],
+            target: 0,
+            send_at: 0,
+            send_free: sizes.send_bytes,
+            works_free: usize::from(sizes.send_works),
+            controls_free: CONTROLS,
+            arrived: VecDeque::new(),
+            read_of_first: 0,
+            read_at: 0,
+            promised: half,
+            readable_again: half,
+            promise_at: half,
+            taken_messages: 0,
+            credits_due: sizes.receive_works / 2,
+            entry: 1,
+            mapped: vec![Mapped::default(); usize::from(sizes.iomap)],
+            mappings: super::iomap::Mappings::default(),
+        };
+        let works: Vec<ReceiveWork> = (0..receives as u64).map(|slot| stream.slot(slot)).collect();
+        stream.engine.post_receives(qp, works).map_err(|(_, refusal)| refused(refusal))?;
+        stream.arrived.reserve(receives);
+        Ok(stream)
+    }
+
+    fn slot(&self, slot: u64) -> ReceiveWork {
+        let address = MESSAGES_AT + slot * MESSAGE_BYTES as u64;
+        let sge = Sge { stag: self.keys.messages, address, length: MESSAGE_BYTES as u32 };
+        ReceiveWork { id: slot, sges: Sges::from_slice(&[sge]) }
+    }
+
+    fn half(&self) -> usize {
+        self.sizes.receive_bytes / 2
+    }
+
+    /// What the peer is told when the connection is made.
+    pub(super) fn introduction(&self) -> [u8; CONNECT_BYTES] {
+        Connect {
+            order: Order::OURS,
+            credits: self.sizes.receive_works,
+            iomap: self.sizes.iomap,
+            sgl: Entry { address: TOLD_AT, key: self.keys.told, length: ENTRIES as u32 },
+            buffer: Entry { address: RECEIVE_AT, key: self.keys.receive, length: self.half() as u32 },
+        }
+        .bytes()
+    }
+
+    /// What the peer said.
+    pub(super) fn meet(&mut self, peer: &Connect) {
+        self.peer = Peer { order: peer.order, sgl: peer.sgl, half: peer.buffer.length, iomap: peer.iomap };
+        self.entry = if peer.sgl.length > 1 { 1 } else { 0 };
+        self.targets[0] = peer.buffer;
+        self.credits = peer.credits;
+    }
+
+    // ---- what has happened
+
+    /// Takes what has come. Whether something had.
+    pub(super) fn advance(&mut self) -> bool {
+        let mut news = false;
+        let mut slots: SmallVec<[u64; 32]> = SmallVec::new();
+        loop {
+            let mut batch: SmallVec<[Completion; 32]> = SmallVec::new();
+            let taken = self.engine.poll_cq(self.cq, 32, |completion| batch.push(completion)).unwrap_or(0);
+            news |= taken > 0;
+            for completion in batch {
+                if completion.kind == Kind::Receive {
+                    if completion.status == Status::Success {
+                        self.hear(&completion);
+                        slots.push(completion.id);
+                    }
+                } else {
+                    self.sent(&completion);
+                }
+            }
+            if !slots.is_empty() && self.over.is_none() {
+                let works: SmallVec<[ReceiveWork; 32]> =
+                    slots.drain(..).map(|slot| self.slot(slot)).collect();
+                if self.engine.post_receives(self.qp, works).is_err() {
+                    self.fail(libc::ECONNRESET);
+                }
+            }
+            if taken < 32 {
+                break;
+            }
+        }
+        self.give_credits();
+        news
+    }
+
+    fn fail(&mut self, error: c_int) {
+        if self.over.is_none() {
+            self.over = Some(Over::Error(error));
+            (self.may_read, self.may_write) = (false, false);
+        }
+    }
+
+    fn disconnected(&mut self) {
+        if self.over.is_none() {
+            self.over = Some(Over::Disconnected);
+            (self.may_read, self.may_write) = (false, false);
+        }
+    }
+
+    /// The connection is no more. Nobody had said so: what was under way is lost.
+    pub(super) fn gone(&mut self) {
+        if !self.may_read && !self.may_write {
+            self.disconnected();
+        } else {
+            self.fail(libc::ECONNRESET);
+        }
+    }
+
+    /// The peer breaks a rule.
+    fn broken(&mut self) {
+        self.fail(libc::EPROTO);
+        let _ = self.engine.set_error(self.qp);
+    }
+
+    fn hear(&mut self, completion: &Completion) {
+        let at = MESSAGES_AT + completion.id * MESSAGE_BYTES as u64;
+        let mut bytes = [0; MESSAGE_BYTES];
+        let copied =
+            self.memory.messages.bytes(at, MESSAGE_BYTES).map_or(0, |from| from.copy_to(0, &mut bytes));
+        if completion.bytes as usize != MESSAGE_BYTES || copied != MESSAGE_BYTES {
+            return self.broken();
+        }
+        match Message::read(bytes, self.peer.order) {
+            Message::Data(bytes) => {
+                let fits = bytes as usize <= self.promised
+                    && self.arrived.len() < usize::from(self.sizes.receive_works);
+                if !fits {
+                    return self.broken();
+                }
+                self.promised -= bytes as usize;
+                self.arrived.push_back(bytes);
+            }
+            Message::Credits(credits) => {
+                self.credits = credits;
+                self.adopt_targets();
+            }
+            Message::Iomap(index) => self.adopt_mapping(index),
+            Message::Control(Control::Disconnect) => self.disconnected(),
+            Message::Control(Control::Shutdown) => {
+                self.may_read = false;
+                if !self.may_write {
+                    self.disconnected();
+                }
+            }
+            Message::Control(Control::Keepalive) | Message::Unknown => {}
+        }
+    }
+
+    /// Takes entries that the peer has written whole: the message that follows a Write says that it is there. Another may
+    /// be on its way already and half there, and is as long as the first buffer only when it is whole.
+    fn adopt_targets(&mut self) {
+        for (index, target) in self.targets.iter_mut().enumerate() {
+            let at = TOLD_AT + (index * ENTRY_BYTES) as u64;
+            let mut bytes = [0; ENTRY_BYTES];
+            let Some(from) = self.memory.told.bytes(at, ENTRY_BYTES) else { continue };
+            from.copy_to(0, &mut bytes);
+            let entry = Entry::read(&bytes, Order::OURS);
+            if target.length == 0 && entry.length == self.peer.half && entry.length != 0 {
+                *target = entry;
+                let _ = self.memory.told.write(at, SharedBytes::from(&[0; ENTRY_BYTES][..]));
+            }
+        }
+    }
+
+    fn adopt_mapping(&mut self, index: u16) {
+        let at = TOLD_AT + (ENTRIES * ENTRY_BYTES + usize::from(index) * IOMAP_BYTES) as u64;
+        let mut bytes = [0; IOMAP_BYTES];
+        let (Some(mapped), Some(from)) =
+            (self.mapped.get_mut(usize::from(index)), self.memory.told.bytes(at, IOMAP_BYTES))
+        else {
+            return self.broken();
+        };
+        from.copy_to(0, &mut bytes);
+        *mapped = Mapped::read(&bytes, Order::OURS);
+    }
+
+    fn sent(&mut self, completion: &Completion) {
+        let bytes = (completion.id & u64::from(u32::MAX)) as usize;
+        match completion.id & !u64::from(u32::MAX) {
+            ID_DATA => {
+                self.works_free += 2;
+                self.send_free += bytes;
+            }
+            ID_DIRECT => {
+                self.works_free += 1;
+                self.send_free += bytes;
+            }
+            ID_CONTROL => self.controls_free += 1,
+            ID_DISCONNECT => {
+                self.controls_free += 1;
+                self.said_farewell = true;
+            }
+            _ => {}
+        }
+        match completion.status {
+            Status::Success => {}
+            Status::Flushed | Status::Lost => {
+                // Why it was flushed may come later, but a peer that said farewell says so first.
+                if self.over.is_none() {
+                    self.gone();
+                }
+            }
+            _ => self.fail(libc::EIO),
+        }
+    }
+
+    // ---- credits
+
+    fn give_credits(&mut self) {
+        let half = self.half();
+        let due =
+            self.readable_again >= half || (self.taken_messages.wrapping_sub(self.credits_due) as i16) >= 0;
+        if !due || self.controls_free == 0 || self.over.is_some() || self.peer.sgl.length == 0 {
+            return;
+        }
+        self.credits_due = self.taken_messages.wrapping_add(self.sizes.receive_works / 2);
+        let credits = self.taken_messages.wrapping_add(self.sizes.receive_works);
+        let mut works: SmallVec<[SendWork; 2]> = SmallVec::new();
+        if self.readable_again >= half {
+            let address = RECEIVE_AT + self.promise_at as u64;
+            let entry = Entry { address, key: self.keys.receive, length: half as u32 };
+            let offset = self.peer.sgl.address.wrapping_add(u64::from(self.entry) * ENTRY_BYTES as u64);
+            let place = Place { stag: self.peer.sgl.key, offset };
+            let data = Data::Inline(SmallVec::from_slice(&entry.bytes(self.peer.order)));
+            works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
+            self.readable_again -= half;
+            self.promised += half;
+            self.promise_at = if self.promise_at + half >= 2 * half { 0 } else { self.promise_at + half };
+            self.entry = if self.entry + 1 >= self.peer.sgl.length { 0 } else { self.entry + 1 };
+        }
+        works.push(self.message(ID_CONTROL, Message::Credits(credits)));
+        self.controls_free -= 1;
+        self.post(works);
+    }
+
+    fn message(&self, id: u64, message: Message) -> SendWork {
+        let bytes = message.bytes(self.peer.order);
+        SendWork::new(id, Operation::SEND, Data::Inline(SmallVec::from_slice(&bytes)))
+    }
+
+    fn post(&mut self, works: impl IntoIterator<Item = SendWork>) {
+        if self.engine.post_sends(self.qp, works).is_err() {
+            // The connection has ended, or is ending; why may be told later.
+            self.gone();
+        }
+    }
+
+    // ---- data
+
+    /// Whether something can be sent now.
+    pub(super) fn can_send(&self) -> bool {
+        self.may_write
+            && self.works_free >= 2
+            && self.send_free >= LOW_WATER.min(self.sizes.send_bytes)
+            && (self.credits.wrapping_sub(self.sent_messages) as i16) > CONTROLS as i16
+            && self.targets[self.target].length > 0
+    }
+
+    /// Whether there is something to read.
+    pub(super) fn has_data(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// Takes bytes into the send buffer, or into the work request: what is sent, and how much of the buffer it uses.
+    fn take_in(&mut self, bytes: &[u8]) -> (Data, usize) {
+        if bytes.len() <= self.sizes.inline_bytes {
+            return (Data::Inline(SmallVec::from_slice(bytes)), 0);
+        }
+        let mut sges = Sges::new();
+        let straight = (self.sizes.send_bytes - self.send_at).min(bytes.len());
+        for part in [&bytes[..straight], &bytes[straight..]] {
+            if part.is_empty() {
+                continue;
+            }
+            let address = SEND_AT + self.send_at as u64;
+            self.memory.send.write(address, SharedBytes::from(part)).expect("the ring has room for it");
+            sges.push(Sge { stag: self.keys.send, address, length: part.len() as u32 });
+            self.send_at = (self.send_at + part.len()) % self.sizes.send_bytes;
+        }
+        self.send_free -= bytes.len();
+        (Data::Elements(sges), bytes.len())
+    }
+
+    /// Sends what can be sent now: how many bytes.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> usize {
+        let mut sent = 0;
+        while sent < bytes.len() && self.can_send() {
+            let mut works: SmallVec<[SendWork; 2 * BATCH]> = SmallVec::new();
+            while sent < bytes.len() && works.len() < 2 * BATCH && self.can_send() {
+                let target = self.targets[self.target];
+                let most = TRANSFER_MAX.min(self.send_free).min(target.length as usize);
+                let part = &bytes[sent..bytes.len().min(sent + most)];
+                let (data, used) = self.take_in(part);
+                let place = Place { stag: target.key, offset: target.address };
+                let length = part.len() as u32;
+                works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
+                works.push(self.message(ID_DATA | used as u64, Message::Data(length)));
+                let target = &mut self.targets[self.target];
+                target.address = target.address.wrapping_add(u64::from(length));
+                target.length -= length;
+                if target.length == 0 {
+                    self.target = (self.target + 1) % ENTRIES;
+                }
+                self.sent_messages = self.sent_messages.wrapping_add(1);
+                self.works_free -= 2;
+                sent += part.len();
+            }
+            self.post(works);
+        }
+        sent
+    }
+
+    /// Writes to memory that the peer has mapped: how many bytes.
+    pub(super) fn write_direct(&mut self, bytes: &[u8], entry: Entry, at: u64) -> usize {
+        let mut sent = 0;
+        while sent < bytes.len() && self.can_send() {
+            let most = TRANSFER_MAX.min(self.send_free);
+            let part = &bytes[sent..bytes.len().min(sent + most)];
+            let (data, used) = self.take_in(part);
+            let offset = entry.address.wrapping_add(at + sent as u64);
+            let place = Place { stag: entry.key, offset };
+            self.works_free -= 1;
+            self.post([SendWork::new(ID_DIRECT | used as u64, Operation::write(place), data)]);
+            sent += part.len();
+        }
+        sent
+    }
+
+    /// Tells the peer of memory of ours.
+    pub(super) fn tell_mapping(&mut self, index: u16, mapped: Mapped) {
+        let map = u64::from(self.peer.sgl.length) * ENTRY_BYTES as u64;
+        let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
+        let place = Place { stag: self.peer.sgl.key, offset };
+        let data = Data::Inline(SmallVec::from_slice(&mapped.bytes(self.peer.order)));
+        let write = unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data));
+        let message = self.message(ID_DATA, Message::Iomap(index));
+        self.sent_messages = self.sent_messages.wrapping_add(1);
+        self.works_free -= 2;
+        self.post([write, message]);
+    }
+
+    /// Entries of the peer's I/O map.
+    pub(super) fn peer_iomap(&self) -> u16 {
+        self.peer.iomap
+    }
+
+    /// Memory of the program's, for peers to write to (or not).
+    pub(super) fn register(&self, memory: Region, access: Access) -> Result<u32, c_int> {
+        let address = memory.address();
+        self.engine.reg_mr(self.pd, memory, address, access).map_err(refused)
+    }
+
+    pub(super) fn deregister(&self, key: u32) {
+        let _ = self.engine.dereg_mr(key);
+    }
+
+    /// Reads what has arrived: how many bytes. Who only peeks finds it again.
+    pub(super) fn receive(&mut self, into: &mut [u8], skip: usize, peeks: bool) -> usize {
+        let (mut got, mut at, mut skip) = (0, self.read_at, skip);
+        let (mut index, mut read) = (0, self.read_of_first);
+        while got < into.len() && index < self.arrived.len() {
+            let left = (self.arrived[index] - read) as usize;
+            let skipped = skip.min(left);
+            let size = (left - skipped).min(into.len() - got);
+            at = (at + skipped) % self.sizes.receive_bytes;
+            skip -= skipped;
+            let straight = (self.sizes.receive_bytes - at).min(size);
+            for part in [straight, size - straight] {
+                if let Some(from) = self.memory.receive.bytes(RECEIVE_AT + at as u64, part) {
+                    from.copy_to(0, &mut into[got..got + part]);
+                }
+                got += part;
+                at = (at + part) % self.sizes.receive_bytes;
+            }
+            read += (skipped + size) as u32;
+            if read == self.arrived[index] {
+                (index, read) = (index + 1, 0);
+            }
+        }
+        if !peeks {
+            self.arrived.drain(..index);
+            self.taken_messages = self.taken_messages.wrapping_add(index as u16);
+            self.read_of_first = read;
+            self.read_at = at;
+            self.readable_again += got;
+            self.give_credits();
+        }
+        got
+    }
+
+    // ---- waiting and ending
+
+    /// The next completion is told.
+    pub(super) fn arm(&self) {
+        let _ = self.engine.arm_cq(self.cq, Notify::Any);
+    }
+
+    /// Says that nothing more is sent, or that all is over. Whether it could be said now.
+    pub(super) fn say(&mut self, control: Control) -> bool {
+        if self.over.is_some() {
+            return true;
+        }
+        if self.controls_free == 0 {
+            return false;
+        }
+        self.controls_free -= 1;
+        let id = if control == Control::Disconnect { ID_DISCONNECT } else { ID_CONTROL };
+        let message = self.message(id, Message::Control(control));
+        self.post([message]);
+        true
+    }
+
+    /// Whether all that was sent has left.
+    pub(super) fn is_quiet(&self) -> bool {
+        let idle = self.works_free == usize::from(self.sizes.send_works) && self.controls_free == CONTROLS;
+        if idle { true } else { self.over.is_some() && !self.is_parting() }
+    }
+
+    /// Our farewell is on its way.
+    fn is_parting(&self) -> bool {
+        self.over == Some(Over::Disconnected) && !self.said_farewell && self.controls_free < CONTROLS
+    }
+
+    /// It is over on our side.
+    pub(super) fn end_here(&mut self) {
+        self.disconnected();
+    }
+}
+
+fn unsignalled(work: SendWork) -> SendWork {
+    SendWork { signalled: false, ..work }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // In a child of fork(2) all of it is the parent's.
+        if !self.born.is_now() {
+            return;
+        }
+        let mut keys: SmallVec<[u32; 4]> =
+            SmallVec::from_slice(&[self.keys.send, self.keys.receive, self.keys.told, self.keys.messages]);
+        keys.extend(self.mappings.keys());
+        Made { pd: Some(self.pd), cq: Some(self.cq), qp: Some(self.qp), keys }.destroy(self.engine);
+        if let Some(end) = self.end {
+            self.engine.release(end);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What rsockets say to each other (docs/rsockets.md; facts from rdma-core's `librdmacm/rsocket.c`).
+//!
+//! ```text
+//! private data of request and reply, 40 bytes, in the order of the network:
+//!      0  version            1
+//!      1  flags              1: the sender is big-endian; 2: it knows I/O maps
+//!      2  credits            16 bits: messages that it takes
+//!      4  reserved           three bytes of zero
+//!      7  I/O map            entries of its map, as a scale (see [`scaled`])
+//!      8  SGL                address (64), key (32), entries (32): where it wants to be told of receive buffers
+//!     24  first buffer       address (64), key (32), bytes (32): where data goes first
+//!
+//! a message: a Send of four bytes in the sender's own byte order; the upper three bits say what it is
+//!      0  data               bytes that a Write before it has brought
+//!      4  credits            how many messages have been taken, and credits, in all (16 bits, wrapping); an entry of
+//!                            the SGL may have been written before it
+//!      6  I/O map            the number of the entry that has been written
+//!      7  control            0 disconnect, 1 keepalive, 2 no more data follows
+//!
+//! an entry of the SGL: address (64), key (32), bytes (32); of an I/O map: offset (64), then the same.
+//! Both are written in the byte order of the end that reads them.
+//! ```
+
+/// What a connection begins with.
+pub(super) const CONNECT_BYTES: usize = 40;
+/// A message.
+pub(super) const MESSAGE_BYTES: usize = 4;
+/// An entry of the SGL.
+pub(super) const ENTRY_BYTES: usize = 16;
+/// An entry of an I/O map.
+pub(super) const IOMAP_BYTES: usize = 24;
+/// Entries of our SGL.
+pub(super) const ENTRIES: usize = 2;
+
+const VERSION: u8 = 1;
+const FLAG_NET: u8 = 1;
+const FLAG_IOMAP: u8 = 2;
+
+/// Memory of one end that the other writes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Entry {
+    pub(super) address: u64,
+    pub(super) key: u32,
+    pub(super) length: u32,
+}
+
+/// An entry of an I/O map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Mapped {
+    pub(super) offset: u64,
+    pub(super) entry: Entry,
+}
+
+/// The byte order of a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// This machine's.
+    pub(super) const OURS: Order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
+
+    fn word(self, value: u32) -> [u8; 4] {
+        if self == Order::Big { value.to_be_bytes() } else { value.to_le_bytes() }
+    }
+
+    fn long(self, value: u64) -> [u8; 8] {
+        if self == Order::Big { value.to_be_bytes() } else { value.to_le_bytes() }
+    }
+
+    fn read_word(self, bytes: [u8; 4]) -> u32 {
+        if self == Order::Big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    fn read_long(self, bytes: [u8; 8]) -> u64 {
+        if self == Order::Big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
+    }
+}
+
+/// `N` bytes from `at` on.
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut taken = [0; N];
+    taken.copy_from_slice(&bytes[at..at + N]);
+    taken
+}
+
+impl Entry {
+    pub(super) fn bytes(self, order: Order) -> [u8; ENTRY_BYTES] {
+        let mut made = [0; ENTRY_BYTES];
+        made[..8].copy_from_slice(&order.long(self.address));
+        made[8..12].copy_from_slice(&order.word(self.key));
+        made[12..].copy_from_slice(&order.word(self.length));
+        made
+    }
+
+    pub(super) fn read(bytes: &[u8; ENTRY_BYTES], order: Order) -> Entry {
+        Entry {
+            address: order.read_long(part(bytes, 0)),
+            key: order.read_word(part(bytes, 8)),
+            length: order.read_word(part(bytes, 12)),
+        }
+    }
+}
+
+impl Mapped {
+    pub(super) fn bytes(self, order: Order) -> [u8; IOMAP_BYTES] {
+        let mut made = [0; IOMAP_BYTES];
+        made[..8].copy_from_slice(&order.long(self.offset));
+        made[8..].copy_from_slice(&self.entry.bytes(order));
+        made
+    }
+
+    pub(super) fn read(bytes: &[u8; IOMAP_BYTES], order: Order) -> Mapped {
+        Mapped { offset: order.read_long(part(bytes, 0)), entry: Entry::read(&part(bytes, 8), order) }
+    }
+}
+
+/// What an end says when it connects or accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Connect {
+    pub(super) order: Order,
+    pub(super) credits: u16,
+    /// Entries of its I/O map; none: it has none, or knows of none.
+    pub(super) iomap: u16,
+    pub(super) sgl: Entry,
+    pub(super) buffer: Entry,
+}
+
+impl Connect {
+    pub(super) fn bytes(&self) -> [u8; CONNECT_BYTES] {
+        let mut made = [0; CONNECT_BYTES];
+        made[0] = VERSION;
+        made[1] = FLAG_IOMAP | if self.order == Order::Big { FLAG_NET } else { 0 };
+        made[2..4].copy_from_slice(&self.credits.to_be_bytes());
+        made[7] = scaled(self.iomap);
+        made[8..24].copy_from_slice(&self.sgl.bytes(Order::Big));
+        made[24..].copy_from_slice(&self.buffer.bytes(Order::Big));
+        made
+    }
+
+    /// Nothing for what is no rsocket's, or of a version that nobody knows yet. What follows is padding.
+    pub(super) fn read(bytes: &[u8]) -> Option<Connect> {
+        if bytes.len() < CONNECT_BYTES || bytes[0] != VERSION {
+            return None;
+        }
+        Some(Connect {
+            order: if bytes[1] & FLAG_NET != 0 { Order::Big } else { Order::Little },
+            credits: u16::from_be_bytes(part(bytes, 2)),
+            iomap: if bytes[1] & FLAG_IOMAP != 0 { unscaled(bytes[7]) } else { 0 },
+            sgl: Entry::read(&part(bytes, 8), Order::Big),
+            buffer: Entry::read(&part(bytes, 24), Order::Big),
+        })
+    }
+}
+
+/// A number up to 128 travels as it is, a greater one as its 256th with the upper bit set, rounded down.
+pub(super) fn scaled(value: u16) -> u8 {
+    match u8::try_from(value) {
+        Ok(small) if small <= 0x80 => small,
+        _ => 0x80 | (value >> 8).min(0x7f) as u8,
+    }
+}
+
+/// The number that was meant.
+pub(super) fn unscaled(value: u8) -> u16 {
+    if value <= 0x80 { u16::from(value) } else { u16::from(value & 0x7f) << 8 }
+}
+
+/// What a control message says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Control {
+    Disconnect,
+    Keepalive,
+    Shutdown,
+}
+
+/// A message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Message {
+    Data(u32),
+    Credits(u16),
+    Iomap(u16),
+    Control(Control),
+    /// Of a kind that is not in use.
+    Unknown,
+}
+
+impl Message {
+    pub(super) fn bytes(self, order: Order) -> [u8; MESSAGE_BYTES] {
+        order.word(match self {
+            Message::Data(bytes) => bytes & DATA,
+            Message::Credits(credits) => 4 << 29 | u32::from(credits),
+            Message::Iomap(index) => 6 << 29 | u32::from(index),
+            Message::Control(control) => {
+                7 << 29
+                    | match control {
+                        Control::Disconnect => 0,
+                        Control::Keepalive => 1,
+                        Control::Shutdown => 2,
+                    }
+            }
+            Message::Unknown => 5 << 29,
+        })
+    }
+
+    pub(super) fn read(bytes: [u8; MESSAGE_BYTES], order: Order) -> Message {
+        let word = order.read_word(bytes);
+        let data = word & DATA;
+        match (word >> 29, data) {
+            (0, _) => Message::Data(data),
+            // The sender counts in more bits than its peer does.
+            (4, _) => Message::Credits(data as u16),
+            (6, _) => Message::Iomap(data as u16),
+            (7, 0) => Message::Control(Control::Disconnect),
+            (7, 1) => Message::Control(Control::Keepalive),
+            (7, 2) => Message::Control(Control::Shutdown),
+            _ => Message::Unknown,
+        }
+    }
+}
+
+/// The bits of a message that are not its kind.
+const DATA: u32 = (1 << 29) - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As rdma-core's struct has it, field by field.
+    const REQUEST: [u8; CONNECT_BYTES] = [
+        1, 2, 0x01, 0x80, 0, 0, 0, 5, // version, flags, credits, reserved, I/O map
+        0, 0, 0x7f, 0xee, 1, 2, 3, 4, 0, 0, 0x11, 0x22, 0, 0, 0, 2, // SGL
+        0, 0, 0x7f, 0xff, 5, 6, 7, 8, 0, 0, 0x33, 0x44, 0, 1, 0, 0, // first buffer
+    ];
+
+    #[test]
+    fn what_a_connection_begins_with_is_as_rdma_core_writes_it() {
+        let request = Connect {
+            order: Order::Little,
+            credits: 384,
+            iomap: 5,
+            sgl: Entry { address: 0x7fee_0102_0304, key: 0x1122, length: 2 },
+            buffer: Entry { address: 0x7fff_0506_0708, key: 0x3344, length: 65536 },
+        };
+        assert_eq!(request.bytes(), REQUEST);
+        assert_eq!(Connect::read(&REQUEST), Some(request));
+        let mut other = REQUEST;
+        other[1] = 1;
+        let read = Connect::read(&other).expect("of a big-endian end that has no map");
+        assert_eq!((read.order, read.iomap), (Order::Big, 0));
+        other[0] = 2;
+        assert_eq!(Connect::read(&other), None);
+        assert_eq!(Connect::read(&REQUEST[..39]), None);
+    }
+
+    #[test]
+    fn messages_come_back_and_strange_ones_are_known_as_such() {
+        let rows = [
+            (Message::Data(65536), 65536),
+            (Message::Credits(0xfffe), 0x8000_fffe),
+            (Message::Iomap(3), 0xc000_0003),
+            (Message::Control(Control::Disconnect), 0xe000_0000),
+            (Message::Control(Control::Keepalive), 0xe000_0001),
+            (Message::Control(Control::Shutdown), 0xe000_0002),
+        ];
+        for (message, word) in rows {
+            assert_eq!(message.bytes(Order::Little), u32::to_le_bytes(word), "{message:?}");
+            assert_eq!(message.bytes(Order::Big), u32::to_be_bytes(word), "{message:?}");
+            assert_eq!(Message::read(u32::to_le_bytes(word), Order::Little), message);
+            assert_eq!(Message::read(u32::to_be_bytes(word), Order::Big), message);
+        }
+        // Credits are counted in sixteen bits, though the sender's sum may have carried.
+        assert_eq!(Message::read(u32::to_le_bytes(0x8001_0005), Order::Little), Message::Credits(5));
+        for word in [1u32 << 29, 2 << 29, 3 << 29, 5 << 29, 0xe000_0003] {
+            assert_eq!(Message::read(word.to_le_bytes(), Order::Little), Message::Unknown);
+        }
+    }
+
+    #[test]
+    fn entries_are_written_as_their_reader_reads() {
+        let entry = Entry { address: 0x0102_0304_0506_0708, key: 9, length: 10 };
+        assert_eq!(entry.bytes(Order::Big), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0, 0, 0, 10]);
+        let mapped = Mapped { offset: 77, entry };
+        for order in [Order::Little, Order::Big] {
+            assert_eq!(Entry::read(&entry.bytes(order), order), entry);
+            assert_eq!(Mapped::read(&mapped.bytes(order), order), mapped);
+        }
+    }
+
+    #[test]
+    fn sizes_of_maps_are_scaled_as_rdma_core_scales_them() {
+        for (value, sent, meant) in [
+            (0, 0, 0),
+            (127, 127, 127),
+            (128, 128, 128),
+            (200, 128, 128),
+            (256, 129, 256),
+            (1000, 131, 768),
+            (0xffff, 255, 127 << 8),
+        ] {
+            assert_eq!((scaled(value), unscaled(sent)), (sent, meant), "{value}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! All rsockets of the process, by their files' numbers.
+//!
+//! Fork      a child begins with none: what its parent had stays where it is, unused.
+
+use super::repoll::Repoll;
+use super::service::{self, Job};
+use super::socket::Socket;
+use crate::engine::{Generation, engine};
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use kiban_real::verbs::{Channel, Engine, Happening};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// What a number stands for.
+#[derive(Clone)]
+pub(super) enum Thing {
+    Socket(Arc<Socket>),
+    Repoll(Arc<Repoll>),
+}
+
+/// The rsockets of a process.
+pub(super) struct World {
+    born: Generation,
+    pub(super) engine: &'static Engine,
+    pub(super) jobs: Arc<Channel<Job>>,
+    /// What queue pairs say beside their completions; nobody needs it.
+    pub(super) happenings: Arc<Channel<Happening>>,
+    things: RwLock<Vec<Option<Thing>>>,
+    pub(super) has_service: Mutex<bool>,
+}
+
+static CURRENT: AtomicPtr<World> = AtomicPtr::new(null_mut());
+
+/// This process's, if it has any.
+fn current() -> Option<&'static World> {
+    // SAFETY: only worlds that live for ever are stored.
+    let world = unsafe { CURRENT.load(Ordering::Acquire).as_ref() }?;
+    world.born.is_now().then_some(world)
+}
+
+/// This process's.
+pub(super) fn world() -> Result<&'static World, c_int> {
+    // The engine notices forks from when it is first asked for.
+    let engine = engine()?;
+    if let Some(world) = current() {
+        return Ok(world);
+    }
+    let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
+    let before = CURRENT.load(Ordering::Acquire);
+    let made = Box::into_raw(Box::new(World {
+        born: Generation::now(),
+        engine,
+        jobs: Arc::new(Channel::new().map_err(number)?),
+        happenings: Arc::new(Channel::new().map_err(number)?),
+        things: RwLock::default(),
+        has_service: Mutex::new(false),
+    }));
+    if CURRENT.compare_exchange(before, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: nobody has seen it.
+        drop(unsafe { Box::from_raw(made) });
+    }
+    current().ok_or(libc::EAGAIN)
+}
+
+/// What a number stands for.
+pub(super) fn find(number: c_int) -> Result<Thing, c_int> {
+    let world = current().ok_or(libc::EBADF)?;
+    let things = world.things.read().unwrap_or_else(PoisonError::into_inner);
+    let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
+    things.get(index).cloned().flatten().ok_or(libc::EBADF)
+}
+
+/// The socket of a number.
+pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
+    match find(number)? {
+        Thing::Socket(socket) => Ok(socket),
+        Thing::Repoll(_) => Err(libc::EBADF),
+    }
+}
+
+impl World {
+    /// Whether it is this process's, not its parent's.
+    pub(super) fn is_ours(&self) -> bool {
+        self.born.is_now()
+    }
+
+    /// A number is in use.
+    pub(super) fn add(&self, number: c_int, thing: Thing) {
+        let Ok(index) = usize::try_from(number) else { return };
+        let mut things = self.things.write().unwrap_or_else(PoisonError::into_inner);
+        if things.len() <= index {
+            things.resize(index + 1, None);
+        }
+        things[index] = Some(thing);
+    }
+
+    /// The thread that accepts and greets is there from now on.
+    pub(super) fn serve(&'static self) -> Result<(), c_int> {
+        let mut has_service = super::lock(&self.has_service);
+        if !*has_service {
+            service::start(self)?;
+            *has_service = true;
+        }
+        Ok(())
+    }
+}
+
+/// A number is free.
+pub(super) fn remove(number: c_int) -> Result<Thing, c_int> {
+    let world = current().ok_or(libc::EBADF)?;
+    let mut things = world.things.write().unwrap_or_else(PoisonError::into_inner);
+    let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
+    things.get_mut(index).and_then(Option::take).ok_or(libc::EBADF)
+}

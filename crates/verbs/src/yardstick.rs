@@ -1,0 +1,29 @@
+//! The libraries of rdma-core, loaded beside ours, to compare answers with. For tests alone.
+
+use core::ffi::{CStr, c_void};
+
+pub(crate) const VERBS: &CStr = c"libibverbs.so.1";
+pub(crate) const CM: &CStr = c"librdmacm.so.1";
+
+pub(crate) struct Real(*mut c_void);
+
+impl Real {
+    /// A library as the linker of this system finds it. It stays loaded.
+    pub(crate) fn open(name: &CStr) -> Real {
+        // SAFETY: a name, and flags of dlopen(3); the library's own start makes no use of ours.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!library.is_null(), "{name:?} is missing: install libibverbs1 and librdmacm1");
+        Real(library)
+    }
+
+    /// # Safety
+    /// `F` is the type of a pointer to that function.
+    pub(crate) unsafe fn function<F: Copy>(&self, name: &CStr) -> F {
+        assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
+        // SAFETY: the library stays loaded.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        assert!(!found.is_null(), "{name:?} is not in the library");
+        // SAFETY: the caller says that this is the function's type, and it has a pointer's size.
+        unsafe { core::mem::transmute_copy(&found) }
+    }
+}

@@ -1,0 +1,288 @@
+/* Objects are made, asked about and given back; what cannot be is refused with the error that rdma-core has for it. */
+#include "story.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+
+static struct ibv_context *open_loopback(void) {
+    int count = -1;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    struct ibv_context *found = NULL;
+    check(list != NULL && count > 0 && list[count] == NULL);
+    for (int at = 0; at < count && !found; at++) {
+        struct ibv_context *one = ibv_open_device(list[at]);
+        union ibv_gid gid;
+        static const uint8_t loopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+        check(one != NULL && ibv_query_gid(one, 1, 0, &gid) == 0);
+        if (memcmp(gid.raw, loopback, 16) == 0)
+            found = one;
+        else
+            check(ibv_close_device(one) == 0);
+    }
+    ibv_free_device_list(list);
+    check(found != NULL);
+    return found;
+}
+
+static void devices_answer_questions(void) {
+    struct ibv_device_attr attr;
+    struct ibv_device_attr_ex more;
+    struct ibv_port_attr port;
+    struct ibv_gid_entry entry;
+    union ibv_gid gid;
+    uint16_t pkey;
+    check(ibv_query_device(context, &attr) == 0 && attr.phys_port_cnt == 1 && attr.max_qp > 0);
+    check(ibv_query_device_ex(context, NULL, &more) == 0);
+    check(more.orig_attr.max_qp == attr.max_qp && more.completion_timestamp_mask != 0);
+    check(attr.node_guid == ibv_get_device_guid(context->device));
+    memset(&port, 0x5a, sizeof port);
+    check(ibv_query_port(context, 1, &port) == 0);
+    check(port.state == IBV_PORT_ACTIVE && port.gid_tbl_len == 1 && port.link_layer == IBV_LINK_LAYER_ETHERNET);
+    check(port.port_cap_flags2 == 0 && port.active_mtu == IBV_MTU_4096);
+    check(ibv_query_port(context, 0, &port) == EINVAL && ibv_query_port(context, 2, &port) == EINVAL);
+    errno = 0;
+    check(ibv_query_gid(context, 1, 1, &gid) == -1 && errno == EINVAL);
+    check(ibv_query_gid(context, 2, 0, &gid) == -1);
+    check(ibv_query_pkey(context, 1, 0, &pkey) == 0 && pkey == 0xffff);
+    check(ibv_query_pkey(context, 1, 1, &pkey) == -1 && ibv_get_pkey_index(context, 1, 0xffff) == 0);
+    check(ibv_query_gid_ex(context, 1, 0, &entry, 0) == 0);
+    check(entry.gid_type == IBV_GID_TYPE_ROCE_V2 && entry.ndev_ifindex > 0 && entry.port_num == 1);
+    check(ibv_query_gid_ex(context, 1, 1, &entry, 0) == EINVAL);
+    check(ibv_query_gid_table(context, &entry, 1, 0) == 1 && ibv_query_gid_table(context, &entry, 1, 1) == -EINVAL);
+    struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
+    check(ibv_query_rt_values_ex(context, &values) == 0 && values.raw_clock.tv_nsec != 0);
+}
+
+static void null_is_refused_and_not_followed(void) {
+    struct ibv_qp_attr attr;
+    struct ibv_device_attr device;
+    memset(&attr, 0, sizeof attr);
+    refuses(ibv_open_device(NULL), EINVAL);
+    refuses(ibv_alloc_pd(NULL), EINVAL);
+    refuses(ibv_create_cq(NULL, 1, NULL, NULL, 0), EINVAL);
+    refuses(ibv_create_comp_channel(NULL), EINVAL);
+    refuses(ibv_create_qp(NULL, NULL), EINVAL);
+    refuses(ibv_create_qp(pd, NULL), EINVAL);
+    refuses(ibv_create_srq(pd, NULL), EINVAL);
+    refuses(ibv_create_ah(pd, NULL), EINVAL);
+    check(ibv_close_device(NULL) == EINVAL && ibv_dealloc_pd(NULL) == EINVAL && ibv_dereg_mr(NULL) == EINVAL);
+    check(ibv_destroy_cq(NULL) == EINVAL && ibv_destroy_qp(NULL) == EINVAL && ibv_destroy_srq(NULL) == EINVAL);
+    check(ibv_modify_qp(NULL, &attr, IBV_QP_STATE) == EINVAL && ibv_destroy_ah(NULL) == EINVAL);
+    check(ibv_query_device(context, NULL) == EINVAL && ibv_query_device(NULL, &device) == EINVAL);
+    check(ibv_get_device_name(NULL) == NULL);
+}
+
+static void memory_is_checked_when_it_is_registered(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *room = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(room != MAP_FAILED && munmap(room + 2 * page, page) == 0);
+    check(mprotect(room + page, page, PROT_READ) == 0);
+    struct ibv_mr *mr = ibv_reg_mr(pd, room, page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    check(mr != NULL && mr->addr == room && mr->length == page && mr->pd == pd && mr->context == context);
+    check(ibv_dealloc_pd(pd) == EBUSY);
+    refuses(ibv_reg_mr(pd, room, 2 * page, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+    refuses(ibv_reg_mr(pd, room, 4 * page, 0), EFAULT);
+    struct ibv_mr *readable = ibv_reg_mr(pd, room, 2 * page, IBV_ACCESS_REMOTE_READ);
+    check(readable != NULL && ibv_dereg_mr(readable) == 0);
+    refuses(ibv_reg_mr(pd, room, page, IBV_ACCESS_REMOTE_WRITE), EINVAL);
+    refuses(ibv_reg_mr(pd, room, page, IBV_ACCESS_REMOTE_ATOMIC), EINVAL);
+    refuses(ibv_reg_mr(pd, room, page, 1 << 12), EINVAL);
+    refuses(ibv_reg_mr(pd, room, 0, 0), EINVAL);
+    refuses(ibv_reg_mr(pd, NULL, SIZE_MAX, 0), EINVAL);
+    struct ibv_mr *loose = ibv_reg_mr(pd, room, page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+    check(loose != NULL && ibv_dereg_mr(loose) == 0);
+    uint32_t key = mr->rkey;
+    check(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE) == IBV_REREG_MR_ERR_CMD);
+    check(mr->rkey == key);
+    check(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT);
+    check(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, room, page / 2, 0) == 0);
+    check(mr->length == page / 2 && mr->rkey == key && mr->lkey == key);
+    check(ibv_dereg_mr(mr) == 0 && munmap(room, 4 * page) == 0);
+    refuses(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0), EOPNOTSUPP);
+}
+
+static void domains_have_other_names(void) {
+    struct ibv_td_init_attr nothing = {0};
+    struct ibv_td *td = ibv_alloc_td(context, &nothing);
+    check(td != NULL);
+    struct ibv_parent_domain_init_attr asked = {.pd = pd, .td = td};
+    struct ibv_pd *parent = ibv_alloc_parent_domain(context, &asked);
+    check(parent != NULL && ibv_dealloc_td(td) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);
+    check(ibv_dealloc_pd(parent) == 0 && ibv_dealloc_td(td) == 0);
+}
+
+static void completion_queues_tell_and_are_waited_for(void) {
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    int cookie;
+    check(channel != NULL);
+    struct ibv_cq *cq = ibv_create_cq(context, 10, &cookie, channel, 0);
+    check(cq != NULL && cq->cqe >= 10 && cq->cq_context == &cookie && channel->refcnt == 1);
+    refuses(ibv_create_cq(context, 0, NULL, NULL, 0), EINVAL);
+    refuses(ibv_create_cq(context, -1, NULL, NULL, 0), EINVAL);
+    refuses(ibv_create_cq(context, 1 << 30, NULL, NULL, 0), EINVAL);
+    refuses(ibv_create_cq(context, 1, NULL, NULL, context->num_comp_vectors), EINVAL);
+    check(ibv_destroy_comp_channel(channel) == EBUSY);
+    check(ibv_resize_cq(cq, 20) == 0 && cq->cqe >= 20 && ibv_resize_cq(cq, 0) == EINVAL);
+    struct ibv_wc wc;
+    struct ibv_cq *told;
+    void *told_cookie;
+    check(ibv_poll_cq(cq, 1, &wc) == 0 && ibv_poll_cq(cq, 0, NULL) == 0 && ibv_req_notify_cq(cq, 0) == 0);
+    check(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
+    errno = 0;
+    check(ibv_get_cq_event(channel, &told, &told_cookie) == -1 && errno == EAGAIN);
+    struct pollfd file = {.fd = channel->fd, .events = POLLIN};
+    check(poll(&file, 1, 0) == 0);
+    check(ibv_destroy_cq(cq) == 0 && channel->refcnt == 0 && ibv_destroy_comp_channel(channel) == 0);
+    struct ibv_cq_init_attr_ex asked = {.cqe = 4, .wc_flags = IBV_WC_EX_WITH_CVLAN};
+    refuses(ibv_create_cq_ex(context, &asked), EOPNOTSUPP);
+    asked.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    struct ibv_cq_ex *more = ibv_create_cq_ex(context, &asked);
+    struct ibv_poll_cq_attr none = {0};
+    check(more != NULL && ibv_start_poll(more, &none) == ENOENT && ibv_start_poll(more, &none) == ENOENT);
+    check(ibv_destroy_cq(ibv_cq_ex_to_cq(more)) == 0);
+}
+
+static void queue_pairs_go_through_their_states(void) {
+    struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
+    struct ibv_qp_init_attr asked = {
+        .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 2, .max_recv_sge = 1}};
+    struct ibv_qp_init_attr wrong = asked;
+    wrong.qp_type = IBV_QPT_RAW_PACKET;
+    refuses(ibv_create_qp(pd, &wrong), EOPNOTSUPP);
+    struct ibv_qp_init_attr unreliable = asked;
+    unreliable.qp_type = IBV_QPT_UC;
+    struct ibv_qp *uc = ibv_create_qp(pd, &unreliable);
+    struct ibv_send_wr read = {.opcode = IBV_WR_RDMA_READ}, *bad_read = NULL;
+    check(uc != NULL && uc->qp_type == IBV_QPT_UC);
+    check(ibv_post_send(uc, &read, &bad_read) == EINVAL && bad_read == &read && ibv_destroy_qp(uc) == 0);
+    wrong = asked;
+    wrong.send_cq = NULL;
+    refuses(ibv_create_qp(pd, &wrong), EINVAL);
+    wrong = asked;
+    wrong.cap.max_send_wr = 1 << 30;
+    refuses(ibv_create_qp(pd, &wrong), EINVAL);
+    wrong = asked;
+    wrong.cap.max_inline_data = 1 << 20;
+    refuses(ibv_create_qp(pd, &wrong), EINVAL);
+    struct ibv_qp *qp = ibv_create_qp(pd, &asked);
+    check(qp != NULL && qp->state == IBV_QPS_RESET && qp->qp_num > 0 && qp->qp_num < 1 << 24);
+    check(ibv_qp_to_qp_ex(qp) == NULL && asked.cap.max_inline_data > 0);
+    check(ibv_destroy_cq(cq) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);
+
+    struct ibv_send_wr send = {.wr_id = 1, .opcode = IBV_WR_SEND}, *bad_send = NULL;
+    struct ibv_recv_wr receive = {.wr_id = 2}, *bad_receive = NULL;
+    check(ibv_post_send(qp, &send, &bad_send) == EINVAL && bad_send == &send);
+    check(ibv_post_recv(qp, &receive, &bad_receive) == EINVAL && bad_receive == &receive);
+
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
+    int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    check(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EINVAL);
+    check(ibv_modify_qp(qp, &attr, init | IBV_QP_TIMEOUT) == EINVAL);
+    attr.port_num = 2;
+    check(ibv_modify_qp(qp, &attr, init) == EINVAL);
+    attr.port_num = 1;
+    attr.pkey_index = 1;
+    check(ibv_modify_qp(qp, &attr, init) == EINVAL);
+    attr.pkey_index = 0;
+    check(ibv_modify_qp(qp, &attr, init) == 0 && qp->state == IBV_QPS_INIT);
+    check(ibv_post_send(qp, &send, &bad_send) == EINVAL);
+
+    struct ibv_recv_wr many[5];
+    memset(many, 0, sizeof many);
+    for (int at = 0; at < 5; at++) {
+        many[at].wr_id = (uint64_t)at;
+        many[at].next = at < 4 ? &many[at + 1] : NULL;
+    }
+    check(ibv_post_recv(qp, many, &bad_receive) == ENOMEM && bad_receive == &many[4]);
+    struct ibv_sge two[2] = {{0, 0, 0}, {0, 0, 0}};
+    receive.sg_list = two;
+    receive.num_sge = 2;
+    check(ibv_post_recv(qp, &receive, &bad_receive) == EINVAL && bad_receive == &receive);
+
+    struct ibv_qp_attr answer;
+    struct ibv_qp_init_attr made;
+    check(ibv_query_qp(qp, &answer, IBV_QP_STATE, &made) == 0);
+    check(answer.qp_state == IBV_QPS_INIT && answer.qp_access_flags == IBV_ACCESS_REMOTE_READ);
+    check(answer.port_num == 1 && made.cap.max_recv_wr == 4 && made.send_cq == cq);
+
+    attr.qp_state = IBV_QPS_RTS;
+    check(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EINVAL);
+    attr.qp_state = IBV_QPS_ERR;
+    check(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+    struct ibv_wc wc;
+    for (uint64_t at = 0; at < 4; at++)
+        check(ibv_poll_cq(cq, 1, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == at &&
+              wc.qp_num == qp->qp_num);
+    attr.qp_state = IBV_QPS_RESET;
+    check(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+    check(ibv_query_qp(qp, &answer, IBV_QP_STATE, &made) == 0 && answer.qp_state == IBV_QPS_RESET);
+    check(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
+static void shared_queues_have_limits(void) {
+    struct ibv_srq_init_attr asked = {.attr = {.max_wr = 2, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(pd, &asked);
+    struct ibv_srq_attr attr = {.srq_limit = 1};
+    struct ibv_recv_wr receive = {.wr_id = 2}, *bad = NULL;
+    check(srq != NULL && ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT) == 0);
+    check(ibv_query_srq(srq, &attr) == 0 && attr.srq_limit == 1 && attr.max_wr == 2);
+    attr.srq_limit = 3;
+    check(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT) == EINVAL && ibv_modify_srq(srq, &attr, 1 << 9) == EINVAL);
+    check(ibv_post_srq_recv(srq, &receive, &bad) == 0 && ibv_post_srq_recv(srq, &receive, &bad) == 0);
+    check(ibv_post_srq_recv(srq, &receive, &bad) == ENOMEM && bad == &receive);
+    check(ibv_destroy_srq(srq) == 0);
+    asked.attr.max_wr = 1 << 30;
+    refuses(ibv_create_srq(pd, &asked), EINVAL);
+}
+
+static void what_is_not_there_says_so(void) {
+    struct ibv_xrcd_init_attr xrcd = {0};
+    struct ibv_alloc_dm_attr dm = {.length = 8};
+    refuses(ibv_open_xrcd(context, &xrcd), EOPNOTSUPP);
+    refuses(ibv_alloc_dm(context, &dm), EOPNOTSUPP);
+    refuses(ibv_alloc_null_mr(pd), EOPNOTSUPP);
+    refuses(ibv_import_device(0), EOPNOTSUPP);
+}
+
+static void a_child_may_look_and_harms_nobody(void) {
+    pid_t child = fork();
+    check(child >= 0);
+    if (child == 0) {
+        int count = 0;
+        struct ibv_device **list = ibv_get_device_list(&count);
+        struct ibv_context *own = list && count > 0 ? ibv_open_device(list[0]) : NULL;
+        struct ibv_pd *domain = own ? ibv_alloc_pd(own) : NULL;
+        errno = 0;
+        int parents = ibv_alloc_pd(context) == NULL && errno == EIO && ibv_dealloc_pd(pd) == EIO;
+        _exit(domain && parents && ibv_dealloc_pd(domain) == 0 && ibv_close_device(own) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    check(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    struct ibv_pd *another = ibv_alloc_pd(context);
+    check(another != NULL && ibv_dealloc_pd(another) == 0);
+}
+
+int main(void) {
+    context = open_loopback();
+    pd = ibv_alloc_pd(context);
+    check(pd != NULL && pd->context == context);
+    tell(devices_answer_questions);
+    tell(null_is_refused_and_not_followed);
+    tell(memory_is_checked_when_it_is_registered);
+    tell(domains_have_other_names);
+    tell(completion_queues_tell_and_are_waited_for);
+    tell(queue_pairs_go_through_their_states);
+    tell(shared_queues_have_limits);
+    tell(what_is_not_there_says_so);
+    tell(a_child_may_look_and_harms_nobody);
+    check(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
+    printf("%d stories\n", stories);
+    return 0;
+}

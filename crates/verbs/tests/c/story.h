@@ -1,0 +1,41 @@
+/* Stories: what every program of this folder is made of.
+ *
+ * A story checks; the first check that fails ends the program and says where. A program prints "ok NAME" for each.
+ */
+#ifndef KIBAN_STORY_H
+#define KIBAN_STORY_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int stories;
+
+#define check(what) \
+    do { \
+        if (!(what)) { \
+            printf("%s:%d: not so: %s (errno %d, %s)\n", __FILE__, __LINE__, #what, errno, strerror(errno)); \
+            exit(1); \
+        } \
+    } while (0)
+
+/* A function that answers with null and errno. */
+#define refuses(call, error) \
+    do { \
+        errno = 0; \
+        check((call) == NULL); \
+        check(errno == (error)); \
+    } while (0)
+
+#define tell(story) \
+    do { \
+        story(); \
+        stories++; \
+        printf("ok %s\n", #story); \
+        fflush(stdout); \
+    } while (0)
+
+#endif

@@ -1,0 +1,189 @@
+//! A case: a program that nobody changed, how it is started, and what shows that it worked.
+
+use crate::proof::Proof;
+use crate::run::{End, Running, after, free_port, is_installed};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the devices say they are (`KIBAN_TRANSPORT`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    Ib,
+    Iwarp,
+}
+
+impl Transport {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Transport::Ib => "ib",
+            Transport::Iwarp => "iwarp",
+        }
+    }
+}
+
+/// How a case is started. In commands, `{port}` is a free port, `{folder}` one for files, `{here}` that of
+/// this test's files, `{host}` the first device's address: programs that use libfabric pass the loopback interface over.
+#[derive(Clone)]
+pub(crate) enum How {
+    /// One command.
+    Alone(String),
+    /// A server, a client that is started when the server listens, and whether the server ends after one client.
+    Pair { server: String, client: String, ends: bool },
+}
+
+/// A case.
+#[derive(Clone)]
+pub(crate) struct Case {
+    /// The heading that it stands under.
+    pub(crate) group: &'static str,
+    /// The Debian package of the program.
+    pub(crate) package: &'static str,
+    pub(crate) transport: Transport,
+    pub(crate) how: How,
+    pub(crate) proof: Proof,
+    /// Longer than anybody waits in earnest.
+    pub(crate) seconds: u64,
+    /// Why it is known not to work; a case with a reason must fail.
+    pub(crate) missing: Option<&'static str>,
+    /// How the page shows it, where the command says too much.
+    pub(crate) shown: Option<&'static str>,
+    /// Codes that are no failure: what went wrong is in the output.
+    pub(crate) codes: &'static [i32],
+}
+
+/// What the processes of a case said and how they ended.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// The server; nothing where there is none.
+    pub(crate) server: String,
+    /// The client, or the only one.
+    pub(crate) client: String,
+    /// The case's folder.
+    pub(crate) folder: PathBuf,
+}
+
+/// Where a case finds what it needs.
+pub(crate) struct Place<'a> {
+    pub(crate) libraries: &'a Path,
+    pub(crate) folder: &'a Path,
+    pub(crate) here: &'a Path,
+    /// The address of the first device.
+    pub(crate) host: &'a str,
+}
+
+impl Case {
+    /// The program itself, behind settings.
+    pub(crate) fn program(&self) -> &str {
+        let (How::Alone(command) | How::Pair { client: command, .. }) = &self.how;
+        command.split_whitespace().find(|word| !word.contains('=')).unwrap_or("")
+    }
+
+    /// What the page shows, and errors begin with.
+    pub(crate) fn title(&self) -> String {
+        match (&self.shown, &self.how) {
+            (Some(shown), _) => (*shown).to_owned(),
+            (None, How::Alone(command) | How::Pair { client: command, .. }) => command
+                .replace(" -p {port}", "")
+                .replace(" -P {port}", "")
+                .replace(" -lp {port}", "")
+                .replace("{host}", "ADDRESS"),
+        }
+    }
+
+    /// Packages that it needs and that are not installed.
+    pub(crate) fn lacks(&self) -> Vec<&'static str> {
+        let is_there = |name: &str| name.starts_with("{here}") || is_installed(name);
+        // What a script of this folder starts.
+        let needs = match self.package {
+            "openmpi-bin" => vec![
+                ("openmpi-bin", "mpirun"),
+                ("python3-mpi4py", "/usr/lib/python3/dist-packages/mpi4py/__init__.py"),
+                ("iproute2", "ip"),
+            ],
+            "perftest" => vec![("perftest", "ib_write_bw"), ("iproute2", "ip")],
+            "libibverbs-dev" => vec![("libibverbs-dev", "/usr/include/infiniband/verbs.h"), ("gcc", "cc")],
+            package => vec![(package, self.program())],
+        };
+        needs.into_iter().filter(|(_, name)| !is_there(name)).map(|(package, _)| package).collect()
+    }
+
+    /// Runs it: what is worth telling, or what was wrong.
+    pub(crate) fn run(&self, place: &Place) -> Result<String, String> {
+        let mut told = Told::default();
+        self.run_telling(place, &mut told).map_err(|error| {
+            let mut text = format!("{} ({}): {error}", self.title(), self.transport.name());
+            for (who, told) in [("server", &told.server), ("client", &told.client)] {
+                let lines: Vec<&str> = told.lines().filter(|line| !line.trim().is_empty()).collect();
+                for line in &lines[lines.len().saturating_sub(12)..] {
+                    text += &format!("\n    {who}: {line}");
+                }
+            }
+            text
+        })
+    }
+
+    fn run_telling(&self, place: &Place, told: &mut Told) -> Result<String, String> {
+        told.folder = place.folder.to_owned();
+        let port = free_port();
+        let words = |command: &str| -> Vec<String> {
+            let folders = [("{folder}", place.folder), ("{here}", place.here)];
+            command
+                .split_whitespace()
+                .map(|word| {
+                    let word = word.replace("{port}", &port.to_string()).replace("{host}", place.host);
+                    folders.iter().fold(word, |word, (name, folder)| {
+                        word.replace(name, folder.to_str().expect("a plain path"))
+                    })
+                })
+                .collect()
+        };
+        let libraries = place.libraries.to_str().expect("a plain path");
+        // As `kiban verbs` sets it.
+        let settings = [
+            ("LD_LIBRARY_PATH", libraries),
+            ("LD_PRELOAD", "libkiban_paths.so"),
+            ("KIBAN_TRANSPORT", self.transport.name()),
+        ];
+        let deadline = after(Duration::from_secs(self.seconds));
+        match &self.how {
+            How::Alone(command) => {
+                let mut only = Running::start(&words(command), &settings)?;
+                let end = only.end(deadline);
+                told.client = std::mem::take(&mut only.told);
+                self.ended_well("it", end)?;
+            }
+            How::Pair { server, client, ends } => {
+                let mut server = Running::start(&words(server), &settings)?;
+                let ready = server.until_listening(port, deadline);
+                if let Err(error) = ready {
+                    told.server = std::mem::take(&mut server.told);
+                    return Err(format!("the server {error}"));
+                }
+                let mut client = Running::start(&words(client), &settings)?;
+                let client_end = client.end(deadline);
+                told.client = std::mem::take(&mut client.told);
+                // Its last words come while it ends.
+                let server_end =
+                    if *ends && client_end != End::Late { Some(server.end(deadline)) } else { None };
+                if server_end.is_none() {
+                    server.end(after(Duration::ZERO));
+                }
+                told.server = std::mem::take(&mut server.told);
+                self.ended_well("the client", client_end)?;
+                if let Some(end) = server_end {
+                    self.ended_well("the server", end)?;
+                }
+            }
+        }
+        self.proof.check(told)
+    }
+
+    fn ended_well(&self, who: &str, end: End) -> Result<(), String> {
+        match end {
+            End::Code(code) if self.codes.contains(&code) => Ok(()),
+            End::Code(code) => Err(format!("{who} ended with code {code}")),
+            End::Signal(signal) => Err(format!("{who} was ended by signal {signal}")),
+            End::Late => Err(format!("{who} did not end in time")),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+#!/bin/sh
+# compiled.sh SOURCE FOLDER: compiles a program of C in the folder and becomes it.
+set -eu
+program=$2/$(basename "$1" .c)
+LD_PRELOAD= ${CC:-cc} -Wall -Wextra -Werror -O1 -o "$program" "$1" -ldl
+exec "$program"

@@ -1,0 +1,129 @@
+//! Programs that nobody changed, on kiban's libraries (docs/programs.md).
+//!
+//! Goal      every program of the list does its work, or is listed with the reason why not and indeed fails.
+//! How       one test runs the whole list, as the page is one; two cases at a time. `KIBAN_PROGRAMS=WORDS` runs those whose
+//!           command has the words, and leaves the page alone; `KIBAN_WRITE=1` writes the page.
+//! Needs     the packages that cases name: one that is not there fails the test.
+
+mod case;
+#[path = "../common/libraries.rs"]
+mod libraries;
+mod list;
+mod page;
+mod proof;
+mod pyverbs;
+mod run;
+
+use case::{Case, Place};
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Cases at a time.
+const WORKERS: usize = 1;
+
+/// One result, or what was wrong.
+fn verdict(case: &Case, place: &Place) -> Result<String, String> {
+    match (case.run(place), case.missing) {
+        (Err(_), Some(_)) => Ok(String::new()),
+        (Ok(_), Some(reason)) => Err(format!(
+            "{} ({}) works, and is listed as missing: {reason}",
+            case.title(),
+            case.transport.name()
+        )),
+        (result, None) => result,
+    }
+}
+
+#[test]
+fn programs_run_as_they_are() {
+    let wanted = std::env::var("KIBAN_PROGRAMS").unwrap_or_default();
+    let cases: Vec<Case> = list::cases().into_iter().filter(|case| case.title().contains(&wanted)).collect();
+    let mut packages: Vec<&str> = cases.iter().flat_map(Case::lacks).collect();
+    packages.extend(pyverbs::missing());
+    packages.sort_unstable();
+    packages.dedup();
+    assert!(packages.is_empty(), "run: apt-get install {}", packages.join(" "));
+
+    let libraries = libraries::linked("programs");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs-run");
+    let here = libraries::home().join("tests/drop_in");
+    let host = first_address(&libraries);
+    let next = AtomicUsize::new(0);
+    let found: Vec<Mutex<Option<Result<String, String>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let folder = folder.join(worker.to_string());
+            let (cases, found, next, libraries, here, host) =
+                (&cases, &found, &next, &libraries, &here, &host);
+            scope.spawn(move || {
+                prepare(&folder);
+                let place = Place { libraries, folder: &folder, here, host };
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(at) else { return };
+                    let begun = run::after(std::time::Duration::ZERO);
+                    let verdict = verdict(case, &place);
+                    let seconds = run::after(std::time::Duration::ZERO).since(begun).as_secs_f32();
+                    match &verdict {
+                        Ok(_) => eprintln!("{seconds:5.1} s  {} ({})", case.title(), case.transport.name()),
+                        Err(error) => eprintln!("{seconds:5.1} s  FAILED: {error}"),
+                    }
+                    *found[at].lock().expect("nobody panics with it") = Some(verdict);
+                }
+            });
+        }
+    });
+    let mut results = Vec::new();
+    let mut wrong = Vec::new();
+    for (case, found) in cases.into_iter().zip(found) {
+        match found.into_inner().expect("nobody panicked with it").expect("every case was run") {
+            Ok(detail) => results.push((case, detail)),
+            Err(error) => wrong.push(error),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {} cases:\n{}",
+        wrong.len(),
+        wrong.len() + results.len(),
+        wrong.join("\n")
+    );
+    if !wanted.is_empty() {
+        return;
+    }
+    let page = page::page(&results);
+    if std::env::var_os("KIBAN_WRITE").is_some() {
+        std::fs::write(page::place(), page).expect("the page can be written");
+        return;
+    }
+    let written = std::fs::read_to_string(page::place()).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/programs.md is not what was found: run this with KIBAN_WRITE=1 and look at the change"
+    );
+}
+
+/// A new folder with what cases need.
+fn prepare(folder: &Path) {
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).expect("the target folder can be written");
+    let source: Vec<u8> = (0..3_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(folder.join("source"), source).expect("the target folder can be written");
+    if let Err(error) = pyverbs::unpack(folder) {
+        panic!("the tests of pyverbs cannot be unpacked: {error}");
+    }
+}
+
+/// The address of the first device, from its GID.
+fn first_address(libraries: &Path) -> String {
+    let mut command = Command::new("ibv_devinfo");
+    let told = libraries::told_by(command.args(["-v", "-d", "kiban0"]).env("LD_LIBRARY_PATH", libraries));
+    let gid = told.lines().find_map(|line| line.trim().strip_prefix("GID[  0]:"));
+    let gid = gid.and_then(|line| line.split([',', '\t', ' ']).find(|word| word.contains(':')));
+    let gid = gid.unwrap_or_else(|| panic!("no GID in what ibv_devinfo says:\n{told}"));
+    let address: Ipv6Addr = gid.parse().unwrap_or_else(|error| panic!("the GID {gid}: {error}"));
+    address.to_canonical().to_string()
+}

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Two network namespaces that a pair of virtual interfaces joins, and a program with an end in each.
+#
+#     namespaces.sh perftest PROGRAM OPTIONS…     a server there, a client here
+#     namespaces.sh mpi OPTIONS… COMMAND…                   a rank here, a rank there (OpenMPI)
+#
+# Runs as anybody who may make user namespaces; nothing is left when this shell and its children have gone.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+if [ "${1:-}" != --inside ]; then
+    exec unshare --user --map-root-user --net --uts "$0" --inside "$@"
+fi
+shift
+what=$1
+shift
+
+ip link set lo up
+hostname here
+unshare --net --uts sh -c 'hostname there && exec sleep 600' &
+there=$!
+trap 'kill $there 2>/dev/null' EXIT
+until [ "$(readlink /proc/$there/ns/net)" != "$(readlink /proc/self/ns/net)" ] &&
+    [ "$(cat /proc/$there/comm)" = sleep ]; do
+    kill -0 $there
+done
+over_there() { nsenter --target $there --net --uts "$@"; }
+ip link add veth0 type veth peer name veth1 netns $there
+ip address add 198.51.100.1/24 dev veth0
+ip link set veth0 up
+over_there ip link set lo up
+over_there ip address add 198.51.100.2/24 dev veth1
+over_there ip link set veth1 up
+
+case $what in
+perftest)
+    over_there "$@" -p 18515 &
+    server=$!
+    until over_there cat /proc/net/tcp /proc/net/tcp6 | grep -q "$(printf ':%04X 0*:0000 0A' 18515)"; do
+        kill -0 $server
+    done
+    "$@" -p 18515 198.51.100.2
+    wait $server
+    ;;
+mpi)
+    # What mpirun uses in the place of ssh: `agent HOST COMMAND…`.
+    agent=$(mktemp)
+    printf '#!/bin/sh\nshift\nexec nsenter --target %s --net --uts sh -c "$*"\n' $there > "$agent"
+    chmod +x "$agent"
+    trap 'kill $there 2>/dev/null; rm -f "$agent"' EXIT
+    # In its own user namespace everybody is root.
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    mpirun -np 2 --host 198.51.100.1:1,198.51.100.2:1 --mca plm_rsh_agent "$agent" --mca oob_tcp_if_include 198.51.100.0/24 \
+        -x LD_LIBRARY_PATH -x LD_PRELOAD -x KIBAN_TRANSPORT "$@"
+    ;;
+*)
+    echo "namespaces.sh: what is '$what'?" >&2
+    exit 2
+    ;;
+esac

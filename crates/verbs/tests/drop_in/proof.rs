@@ -1,0 +1,186 @@
+//! What shows that a program worked: its own words and figures.
+
+use crate::case::Told;
+
+/// What must be in the output.
+#[derive(Clone)]
+pub(crate) enum Proof {
+    /// Words, of the client or the only one.
+    Says(&'static [&'static str]),
+    /// Words of each: the server's, the client's.
+    Both(&'static [&'static str], &'static [&'static str]),
+    /// A row for each size of perftest's, with figures.
+    Perftest { sizes: Vec<u64>, iterations: u64 },
+    /// Something else.
+    Check(fn(&Told) -> Result<(), String>),
+    /// The same, for at least so many, with something for the page.
+    Count(fn(&Told, usize) -> Result<String, String>, usize),
+}
+
+fn says(who: &str, told: &str, words: &[&str]) -> Result<(), String> {
+    match words.iter().find(|word| !told.contains(**word)) {
+        Some(word) => Err(format!("{who} does not say '{word}'")),
+        None => Ok(()),
+    }
+}
+
+impl Proof {
+    pub(crate) fn check(&self, told: &Told) -> Result<String, String> {
+        let checked = match self {
+            Proof::Says(words) => says("it", &told.client, words),
+            Proof::Both(server, client) => says("the server", &told.server, server)
+                .and_then(|()| says("the client", &told.client, client)),
+            Proof::Perftest { sizes, iterations } => perftest(&told.client, sizes, *iterations),
+            Proof::Check(check) => check(told),
+            Proof::Count(count, enough) => return count(told, *enough),
+        };
+        checked.map(|()| String::new())
+    }
+}
+
+/// The lines that hold figures alone, if they are at least this many.
+pub(crate) fn figures(told: &str, at_least: usize) -> Vec<Vec<f64>> {
+    told.lines()
+        .filter_map(|line| {
+            line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()
+        })
+        .filter(|row| row.len() >= at_least)
+        .collect()
+}
+
+/// Rows of perftest: bytes, iterations, then at least three figures that are more than nothing.
+fn perftest(told: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
+    let rows = figures(told, 5);
+    let found: Vec<u64> = rows.iter().map(|row| row[0] as u64).collect();
+    if found != sizes {
+        return Err(format!("rows for sizes {found:?} and not {sizes:?}"));
+    }
+    for row in &rows {
+        if row[1] as u64 != iterations {
+            return Err(format!("{} iterations and not {iterations}", row[1]));
+        }
+        // Few bytes in a while are 0.00 MB/s in two places; the rate of messages has six.
+        let from = if row.len() == 5 && row[0] < 1024.0 { 4 } else { 2 };
+        if row[from..5].iter().any(|figure| *figure <= 0.0) {
+            return Err(format!("a figure is nothing: {row:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Two rows of perftest's, of both ends in one output, with figures.
+pub(crate) fn perftest_rows(told: &Told) -> Result<(), String> {
+    let rows = figures(&told.client, 5);
+    let are_right = rows.len() == 2 && rows.iter().all(|row| row[1] == 500.0 && row[3] > 0.0);
+    if are_right { Ok(()) } else { Err(format!("the rows are {rows:?}")) }
+}
+
+/// The number behind a word, with its unit: `latency  =  12.3 us`.
+pub(crate) fn is_positive(told: &str, name: &str, unit: &str) -> Result<(), String> {
+    let found = told.lines().find_map(|line| {
+        let (left, right) = line.split_once('=')?;
+        (left.trim() == name).then_some(right)
+    });
+    let Some(found) = found else { return Err(format!("no line '{name} = …'")) };
+    let mut words = found.split_whitespace();
+    let figure: f64 = words.next().and_then(|word| word.replace(',', "").parse().ok()).unwrap_or(0.0);
+    if figure > 0.0 && words.next().is_some_and(|found| found.ends_with(unit)) {
+        return Ok(());
+    }
+    Err(format!("'{name} ={found}' is not so many {unit}"))
+}
+
+/// rping -v: a line of data for each time, from the server's memory.
+pub(crate) fn rping(told: &Told) -> Result<(), String> {
+    let lines = |told: &str, begin: &str| told.lines().filter(|line| line.starts_with(begin)).count();
+    let (server, client) =
+        (lines(&told.server, "server ping data: rdma-ping-"), lines(&told.client, "ping data: rdma-ping-"));
+    if (server, client) == (10, 10) {
+        Ok(())
+    } else {
+        Err(format!("{server} and {client} lines of data, not 10 and 10"))
+    }
+}
+
+/// The same of a server that stays: what it says is in a buffer when it is ended.
+pub(crate) fn rping_client(told: &Told) -> Result<(), String> {
+    let count = told.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
+    if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }
+}
+
+/// The pingpongs of rdma-core: what went, how often, how long it took.
+pub(crate) fn pingpong(told: &Told) -> Result<(), String> {
+    for (who, told) in [("server", &told.server), ("client", &told.client)] {
+        let bytes = told.lines().find_map(|line| line.split_once(" bytes in ")?.0.parse::<u64>().ok());
+        let times = told.lines().find_map(|line| line.split_once(" iters in ")?.0.parse::<u64>().ok());
+        if bytes.is_none_or(|bytes| bytes == 0) || times.is_none_or(|times| times == 0) {
+            return Err(format!("the {who} says neither how much nor how often"));
+        }
+        if told.contains("invalid data") {
+            return Err(format!("the {who} found wrong data"));
+        }
+    }
+    Ok(())
+}
+
+/// fi_pingpong: rows `64  10  =10  1.2k  0.00s  12.3  10.4  0.1`.
+pub(crate) fn fi_pingpong(told: &Told) -> Result<(), String> {
+    for (who, told) in [("server", &told.server), ("client", &told.client)] {
+        let mut rows = told.lines().skip_while(|line| !line.starts_with("bytes")).skip(1);
+        let Some(row) = rows.next() else { return Err(format!("the {who} has no row")) };
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let all_came = words.len() == 8 && words[2] == format!("={}", words[1]);
+        if !all_came || words[6].parse::<f64>().is_ok_and(|figure| figure <= 0.0) {
+            return Err(format!("the {who}'s row is '{row}'"));
+        }
+    }
+    Ok(())
+}
+
+/// ucx_perftest: `Final:  1000  0.1  1.2  1.2  3.4  3.4  100  100`.
+pub(crate) fn ucx_perftest(told: &Told) -> Result<(), String> {
+    let Some(row) = told.client.lines().find_map(|line| line.strip_prefix("Final:")) else {
+        return Err("no line 'Final:'".into());
+    };
+    let row: Option<Vec<f64>> = row.split_whitespace().map(|word| word.parse().ok()).collect();
+    match row {
+        Some(row) if row.len() >= 7 && row[0] > 0.0 && row[2] > 0.0 => Ok(()),
+        _ => Err("the line 'Final:' has no figures".into()),
+    }
+}
+
+/// rcopy: the same bytes are there.
+pub(crate) fn copied(told: &Told) -> Result<(), String> {
+    let read = |name| std::fs::read(told.folder.join(name)).unwrap_or_default();
+    let (source, target) = (read("source"), read("target"));
+    if !source.is_empty() && source == target {
+        return Ok(());
+    }
+    Err(format!("{} bytes are not the {} that were to be copied", target.len(), source.len()))
+}
+
+/// rstream and riostream: a row `custom  64k  20  20  50m  0.01s  30.00  15.00`.
+pub(crate) fn rstream(told: &Told) -> Result<(), String> {
+    let mut rows = told.client.lines().skip_while(|line| !line.starts_with("name ")).skip(1);
+    let Some(row) = rows.next() else { return Err("no row".into()) };
+    let words: Vec<&str> = row.split_whitespace().collect();
+    let rate = words.get(6).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+    if rate > 0.0 { Ok(()) } else { Err(format!("the row is '{row}'")) }
+}
+
+pub(crate) fn qperf_latency(told: &Told) -> Result<(), String> {
+    is_positive(&told.client, "latency", "s")
+}
+
+pub(crate) fn qperf_bandwidth(told: &Told) -> Result<(), String> {
+    is_positive(&told.client, "bw", "B/sec")
+}
+
+pub(crate) fn qperf_send_bandwidth(told: &Told) -> Result<(), String> {
+    is_positive(&told.client, "send_bw", "B/sec")?;
+    is_positive(&told.client, "recv_bw", "B/sec")
+}
+
+pub(crate) fn qperf_rate(told: &Told) -> Result<(), String> {
+    is_positive(&told.client, "msg_rate", "/sec")
+}

@@ -1,0 +1,118 @@
+//! rdma-core's own tests in Python, as Debian ships them in the documentation of a package.
+//!
+//! Counts    what unittest says of each test: ok, FAIL, ERROR, skipped and why. Reasons are sorted into kinds; one kind is
+//!           what the tests look for in /sys, where no library without privileges can put anything.
+
+use crate::case::{Case, How, Told, Transport};
+use crate::proof::Proof;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// Where Debian has them, and in which package.
+const TESTS: &str = "/usr/share/doc/rdma-core/tests";
+/// Tests that pass, at least: of an iWARP device fewer, as most connect out of band.
+const ENOUGH: [(Transport, usize); 2] = [(Transport::Ib, 60), (Transport::Iwarp, 23)];
+
+/// Copies them to a folder where Python finds them.
+pub(crate) fn unpack(folder: &Path) -> Result<(), String> {
+    let told = Command::new("sh")
+        .args(["-c", "mkdir -p \"$2\" && cp \"$1\"/*.py* \"$2\" && gzip -df \"$2\"/*.gz", "sh", TESTS])
+        .arg(folder.join("pyverbs"))
+        .output()
+        .map_err(|error| error.to_string())?;
+    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
+}
+
+/// What is missing.
+pub(crate) fn missing() -> Option<&'static str> {
+    let is_there = |place: &str| Path::new(place).exists();
+    if !is_there("/usr/lib/python3/dist-packages/pyverbs") {
+        Some("python3-pyverbs")
+    } else if !is_there(&format!("{TESTS}/run_tests.py")) {
+        Some("--reinstall -o Dpkg::Options::=--path-include=/usr/share/doc/* rdma-core")
+    } else {
+        None
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    ENOUGH
+        .map(|(transport, enough)| Case {
+            group: "pyverbs",
+            package: "python3-pyverbs",
+            transport,
+            // The system's own Python: pyverbs is no package of another.
+            how: How::Alone("/usr/bin/python3 {folder}/pyverbs/run_tests.py -v".into()),
+            proof: Proof::Count(counted, enough),
+            seconds: 120,
+            missing: None,
+            shown: Some("run_tests.py -v (rdma-core's tests)"),
+            codes: &[0, 1],
+        })
+        .into()
+}
+
+/// Words of reasons, and their kinds; tests word them in a hundred ways.
+const KINDS: [(&[&str], &str); 13] = [
+    (&["net interface", "/sys"], "entries in sysfs"),
+    (&["MLX5", "mlx5", "EFA", "PCI device"], "another vendor's device"),
+    (&["dmabuf", "cuda", "CUDA"], "a graphics card"),
+    (&["huge pages"], "huge pages"),
+    (&["ODP"], "on-demand paging"),
+    (&["evice memory"], "device memory"),
+    (&["XRC"], "XRC"),
+    (&["UC QP"], "UC"),
+    (&["Raw Packet", "QP type 8"], "raw packets"),
+    (&["Parent Domain"], "parent domains"),
+    (&["timestamp"], "clocks in nanoseconds"),
+    (&["gid indices"], "more GIDs"),
+    (&["UD QP", "QP type 4", "AH ", "Extended QP", "Extended CQ", "Atomic"], "what iWARP devices have not"),
+];
+
+fn kind(reason: &str) -> &'static str {
+    let found = KINDS.iter().find(|(words, _)| words.iter().any(|word| reason.contains(word)));
+    found.map_or("something else", |(_, kind)| kind)
+}
+
+fn counted(told: &Told, enough: usize) -> Result<String, String> {
+    let told = &told.client;
+    let mut results: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. What tests print may stand between.
+    let mut name = "";
+    for line in told.lines() {
+        if line.contains(" (tests.") || line.contains(" (test_") {
+            name = line.split_whitespace().next().unwrap_or("");
+        }
+        let Some((_, result)) = line.rsplit_once("... ") else { continue };
+        let word = result.split_whitespace().next().unwrap_or("");
+        *results.entry(word).or_default() += 1;
+        match word {
+            "skipped" => {
+                let reason = result.trim_start_matches("skipped").trim().trim_matches(['\'', '"']);
+                if std::env::var_os("KIBAN_VERBOSE").is_some() {
+                    eprintln!("    {name}: {reason}");
+                }
+                *skipped.entry(kind(reason)).or_default() += 1;
+            }
+            "FAIL" | "ERROR" => wrong.push(format!("{name} {word}")),
+            _ => {}
+        }
+    }
+    let count = |word| results.get(word).copied().unwrap_or(0);
+    let (passed, failed, errors, skips) = (count("ok"), count("FAIL"), count("ERROR"), count("skipped"));
+    if !told.contains("\nRan ") {
+        return Err("it did not come to its end".into());
+    }
+    eprintln!(
+        "pyverbs: {passed} passed, {failed} failed, {errors} errors {wrong:?}, {skips} skipped: {skipped:?}"
+    );
+    if passed < enough {
+        return Err(format!("{passed} tests passed, not {enough}; {wrong:?}"));
+    }
+    // Without figures: the page is to change when a kind comes or goes.
+    let kinds: Vec<&str> = skipped.into_keys().collect();
+    Ok(format!("{enough} or more of them pass; left out by themselves, for want of: {}", kinds.join(", ")))
+}

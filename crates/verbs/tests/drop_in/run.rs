@@ -1,0 +1,193 @@
+//! Processes of a case: started, waited for, ended.
+//!
+//! Goal      nothing is waited for by time alone: a server by the port that it listens at, an end by the end. Nothing outlives
+//!           its case, whatever happens to it.
+//! How       each process leads a group of its own, which is killed when its [`Running`] goes; the kernel kills the process if
+//!           this one dies before (setpriv(1), --pdeathsig). Its output comes through threads that end with it.
+
+use kiban_ground::Instant;
+use kiban_real::Clock;
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
+/// How often the system is asked whether a port is listened at.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A moment from now.
+pub(crate) fn after(length: Duration) -> Instant {
+    CLOCK.now() + length
+}
+
+/// What is left until a moment.
+fn left(deadline: Instant) -> Duration {
+    deadline.since(CLOCK.now())
+}
+
+/// A port of the loopback address that nobody uses.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there are ports");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// Whether somebody listens at a TCP port, in the network namespace of a process (proc(5), /proc/net/tcp).
+fn is_listened_at(process: u32, port: u16) -> bool {
+    let listens = |table: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
+        text.lines().skip(1).any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let local = words.next().and_then(|local| local.rsplit(':').next());
+            let state = words.nth(1);
+            local.and_then(|local| u16::from_str_radix(local, 16).ok()) == Some(port) && state == Some("0A")
+        })
+    };
+    listens("tcp") || listens("tcp6")
+}
+
+/// Finds a program as a shell does.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    program.contains('/') && Path::new(program).is_file()
+        || std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It did not, and was killed.
+    Late,
+}
+
+/// What threads tell of a process.
+enum Told {
+    Words(Vec<u8>),
+    Ended(End),
+}
+
+/// A process.
+pub(crate) struct Running {
+    process: u32,
+    events: Receiver<Told>,
+    /// What it has said until now, errors among it.
+    pub(crate) told: String,
+    end: Option<End>,
+    is_over: bool,
+}
+
+fn pass_on(mut from: impl Read + Send + 'static, to: Sender<Told>) {
+    std::thread::spawn(move || {
+        let mut room = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut room) {
+            if to.send(Told::Words(room[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn await_end(mut child: Child, to: Sender<Told>) {
+    std::thread::spawn(move || {
+        let end = match child.wait() {
+            Ok(status) => status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code),
+            Err(_) => End::Late,
+        };
+        // Whoever started it may have gone.
+        let _ = to.send(Told::Ended(end));
+    });
+}
+
+impl Running {
+    /// Starts words: settings (`NAME=value`), a program, its arguments.
+    pub(crate) fn start(words: &[String], settings: &[(&str, &str)]) -> Result<Running, String> {
+        let is_setting = |word: &&String| {
+            word.split_once('=').is_some_and(|(name, _)| {
+                name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+            })
+        };
+        let count = words.iter().take_while(is_setting).count();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).args(&words[count..]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.envs(settings.iter().copied());
+        command.envs(words[..count].iter().filter_map(|word| word.split_once('=')));
+        let mut child = command.spawn().map_err(|error| format!("setpriv (package util-linux): {error}"))?;
+        let process = child.id();
+        let (sender, events) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            pass_on(stdout, sender.clone());
+        }
+        if let Some(stderr) = child.stderr.take() {
+            pass_on(stderr, sender.clone());
+        }
+        await_end(child, sender);
+        Ok(Running { process, events, told: String::new(), end: None, is_over: false })
+    }
+
+    /// Takes the next thing that comes until then: false when nothing comes any more.
+    fn take(&mut self, deadline: Instant) -> bool {
+        match self.events.recv_timeout(left(deadline)) {
+            Ok(Told::Words(bytes)) => self.told += &String::from_utf8_lossy(&bytes),
+            Ok(Told::Ended(end)) => self.end = Some(end),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        true
+    }
+
+    /// Waits until it listens at a port.
+    pub(crate) fn until_listening(&mut self, port: u16, deadline: Instant) -> Result<(), String> {
+        while !is_listened_at(self.process, port) {
+            let glance = after(GLANCE);
+            self.take(if glance < deadline { glance } else { deadline });
+            self.is_there_still(deadline, &format!("listens at port {port}"))?;
+        }
+        Ok(())
+    }
+
+    fn is_there_still(&self, deadline: Instant, what: &str) -> Result<(), String> {
+        match self.end {
+            Some(end) => Err(format!("{end:?}, and never {what}")),
+            None if CLOCK.now() >= deadline => Err(format!("never {what}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for its end; kills it when that does not come in time. Others of its group are killed.
+    pub(crate) fn end(&mut self, deadline: Instant) -> End {
+        while self.end.is_none() && self.take(deadline) && CLOCK.now() < deadline {}
+        let end = self.end.unwrap_or(End::Late);
+        self.kill();
+        // Now its output ends too.
+        let deadline = after(Duration::from_secs(2));
+        while CLOCK.now() < deadline && self.take(deadline) {}
+        self.end = Some(end);
+        end
+    }
+
+    fn kill(&mut self) {
+        // Later its number may be another's.
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if let Ok(group) = i32::try_from(self.process) {
+            // SAFETY: numbers for a call. The group is what this process started; nothing is left of it, or it is killed.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

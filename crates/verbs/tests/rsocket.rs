@@ -1,0 +1,241 @@
+//! rsockets from C, and socket programs over them.
+//!
+//! Goal      what rsocket(7) promises is kept (`c/rsocket.c`); rdma-core's own programs and ordinary ones run.
+//! Needs     a C compiler, Debian's rdmacm-utils, and python3 for `librspreload.so`.
+
+#[path = "common/libraries.rs"]
+mod libraries;
+
+use libraries::{home, linked, output, told_by};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = linked("rsocket");
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(folder.join("story"));
+    compiler.arg(home().join("tests/c/rsocket.c")).arg(folder.join("librdmacm.so.1"));
+    told_by(compiler.arg(folder.join("libibverbs.so.1")).arg("-lpthread"));
+    folder
+});
+
+/// A program with our libraries and a time to end in.
+fn program(name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "60", name]).args(arguments).env("LD_LIBRARY_PATH", &*FOLDER);
+    command
+}
+
+#[track_caller]
+fn tell(story: &str) {
+    let path = FOLDER.join("story");
+    told_by(&mut program(path.to_str().expect("a plain path"), &[story]));
+}
+
+macro_rules! stories {
+    ($($test:ident $story:literal)*) => {
+        $(#[test] fn $test() { tell($story); })*
+    };
+}
+
+stories! {
+    wrong_calls_have_the_errors_of_rdma_core "errors"
+    each_half_ends_by_itself_and_nothing_is_lost "halves"
+    much_goes_both_ways_at_once "both_ways"
+    a_sender_that_is_not_read_from_stops_and_goes_on "nonblocking"
+    a_hundred_sockets_are_told_apart "hundred"
+    a_killed_peer_is_noticed "killed"
+    a_forked_child_makes_its_own "forked"
+    mapped_memory_is_written_past_the_stream "mapped"
+    closed_connections_leave_no_files "again"
+}
+
+/// A port that was free a moment ago.
+fn port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port may be had");
+    listener.local_addr().expect("it has one").port().to_string()
+}
+
+/// Ends what it started.
+struct Server(Child);
+
+impl Server {
+    /// Starts one, and waits until somebody listens on a port.
+    fn start(mut command: Command, port: &str) -> Server {
+        let mut server = Server(command.spawn().expect("timeout(1) is there"));
+        let wanted = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a number"));
+        loop {
+            let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux says who listens");
+            if table.contains(&wanted) {
+                return server;
+            }
+            let ended = server.0.try_wait().expect("it is ours");
+            assert!(ended.is_none(), "{command:?} ended: {ended:?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // timeout(1) passes this signal on, and ends with its program.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn rstream_runs_in_each_of_its_ways() {
+    for ways in [&["-T", "b"][..], &["-T", "a"], &["-T", "n"], &["-T", "r"], &["-T", "v"]] {
+        let port = port();
+        let common = ["-p", &port, "-S", "40000", "-C", "50", "-I", "20", "-T", "v"];
+        let arguments = [&common[..], ways].concat();
+        let mut server = program("rstream", &arguments);
+        let mut server = Server::start(
+            {
+                server.stdout(Stdio::null());
+                server
+            },
+            &port,
+        );
+        let arguments = [&["-s", "127.0.0.1"][..], &arguments].concat();
+        let told = told_by(&mut program("rstream", &arguments));
+        assert!(told.contains("custom"), "{ways:?}: {told}");
+        assert!(server.0.wait().expect("it is ours").success(), "{ways:?}");
+    }
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut word = 0x1234_5678_9abc_def0u64;
+    let mut step = || {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        word as u8
+    };
+    (0..bytes).map(|_| step()).collect()
+}
+
+#[test]
+fn rcopy_copies_a_hundred_megabytes() {
+    let (source, copy) = (FOLDER.join("source"), FOLDER.join("copy"));
+    std::fs::write(&source, noise(100_000_000)).expect("the folder can be written");
+    let _ = std::fs::remove_file(&copy);
+    let port = port();
+    let mut server = program("rcopy", &["-p", &port]);
+    server.stdout(Stdio::null());
+    let server = Server::start(server, &port);
+    let target = format!("127.0.0.1:{}", copy.display());
+    told_by(&mut program("rcopy", &[source.to_str().expect("a plain path"), &target, "-p", &port]));
+    drop(server);
+    let same =
+        std::fs::read(&source).expect("it was written") == std::fs::read(&copy).expect("it was copied");
+    assert!(same, "the copy differs");
+}
+
+/// A program over rsockets though it knows nothing of them.
+fn preloaded(code: &str, arguments: &[&str]) -> Command {
+    let arguments = [&["-c", code][..], arguments].concat();
+    let mut command = program("env", &[]);
+    let preload = FOLDER.join("librspreload.so");
+    command.arg(format!("LD_PRELOAD={}", preload.display())).arg("/usr/bin/python3").args(arguments);
+    command
+}
+
+/// Answers each connection with what it says, in capitals, by poll, epoll or threads; the second word is whether the
+/// listener is an rsocket.
+const SERVER: &str = r#"
+import selectors, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+chosen = selectors.EpollSelector() if sys.argv[1] == "epoll" else selectors.PollSelector()
+chosen.register(listener, selectors.EVENT_READ)
+kind = "plain" if "socket" in __import__("os").readlink(f"/proc/self/fd/{listener.fileno()}") else "rsocket"
+print(listener.getsockname()[1], kind, flush=True)
+served = 0
+while served < 3:
+    for key, _ in chosen.select():
+        if key.fileobj is listener:
+            end, peer = listener.accept()
+            assert peer == end.getpeername()
+            end = end.dup()
+            chosen.register(end, selectors.EVENT_READ)
+        elif data := key.fileobj.recv(65536):
+            key.fileobj.sendall(data.upper())
+        else:
+            chosen.unregister(key.fileobj)
+            key.fileobj.close()
+            served += 1
+"#;
+
+const CLIENT: &str = r#"
+import os, socket, subprocess, sys, threading
+for round in range(3):
+    end = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
+    kind = "plain" if "socket" in os.readlink(f"/proc/self/fd/{end.fileno()}") else "rsocket"
+    assert kind == sys.argv[2], kind
+    assert subprocess.run(["true"]).returncode == 0
+    text = b"hello " * 200000
+    sender = threading.Thread(target=lambda: (end.sendall(text), end.shutdown(socket.SHUT_WR)))
+    sender.start()
+    got = b""
+    while data := end.recv(100000):
+        got += data
+    sender.join()
+    assert got == text.upper(), (len(got), len(text))
+    end.close()
+print("done")
+"#;
+
+/// A server's program, and what it says in its first line.
+fn talking(mut command: Command) -> (Server, String, BufReader<impl Read>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("timeout(1) is there");
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says where it listens");
+    (Server(child), line.trim().to_owned(), said)
+}
+
+#[test]
+fn socket_programs_run_over_rsockets() {
+    for way in ["poll", "epoll"] {
+        let (mut server, line, _said) = talking(preloaded(SERVER, &[way]));
+        let (port, kind) = line.split_once(' ').expect("a port and a kind");
+        assert_eq!(kind, "rsocket");
+        assert_eq!(told_by(&mut preloaded(CLIENT, &[port, "rsocket"])), "done\n", "{way}");
+        assert!(server.0.wait().expect("it is ours").success(), "{way}");
+    }
+}
+
+#[test]
+fn a_plain_server_is_reached_over_tcp() {
+    // It takes every connection, answers only who speaks its language, and ends the others.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port may be had");
+    let port = listener.local_addr().expect("it has one").port().to_string();
+    let serving = std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.expect("somebody connects");
+            let mut first = [0; 5];
+            if connection.read_exact(&mut first).is_err() || &first != b"plain" {
+                continue;
+            }
+            connection.write_all(b"spoken").expect("it listens");
+            return;
+        }
+    });
+    let code = r#"
+import socket, sys
+end = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+end.sendall(b"plain")
+print(end.recv(6, socket.MSG_WAITALL).decode())
+"#;
+    assert_eq!(told_by(&mut preloaded(code, &[&port])), "spoken\n");
+    serving.join().expect("it has served");
+    // Nobody listens any more: the error is the system's.
+    let refused = output(&mut preloaded(code, &[&port]));
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("ConnectionRefusedError"), "{words}");
+    assert!(Path::new(&*FOLDER).join("librspreload.so").is_file());
+}
