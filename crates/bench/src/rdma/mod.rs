@@ -16,6 +16,7 @@
 mod idle;
 mod others;
 mod peer;
+mod programs;
 mod raw;
 mod verbs;
 
@@ -106,6 +107,9 @@ fn pinned(options: &Options, peer: &mut Peer, other: usize) {
             ("RDMA", |trial: &mut Trial| verbs::gathered(trial, peer, POLLING) / 1e6),
             Target::at_least(1.0),
         );
+    }
+    if wanted("programs") {
+        programs::run(&mut bench, peer, other);
     }
     if wanted("others") {
         others::run(&mut bench, peer, other);

@@ -17,12 +17,12 @@ use std::time::Duration;
 /// A run of a program that takes longer, in seconds, hangs.
 const HANGS: &str = "60";
 
-fn is_installed(program: &str) -> bool {
+pub(super) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-fn free_port() -> String {
+pub(super) fn free_port() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address").port().to_string()
 }
@@ -49,18 +49,32 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-fn command(program: &str, arguments: &[&str]) -> Command {
+/// How a pair of programs is run: the port that tells when the server listens, and what both find in their environment.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) port: &'a str,
+    pub(super) environment: &'a [(&'a str, &'a str)],
+}
+
+/// What libfabric and UCX are told.
+const OVER_TCP: [(&str, &str); 4] = [
+    ("UCX_TLS", "tcp"),
+    ("UCX_NET_DEVICES", "lo"),
+    ("UCX_WARN_UNUSED_ENV_VARS", "n"),
+    ("FI_TCP_IFACE", "lo"),
+];
+
+fn command(program: &str, arguments: &[&str], told: Told<'_>) -> Command {
     let mut command = Command::new("timeout");
     command.arg(HANGS).arg(program).args(arguments);
-    command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", "lo").env("UCX_WARN_UNUSED_ENV_VARS", "n");
-    command.env("FI_TCP_IFACE", "lo").stdin(Stdio::null()).stderr(Stdio::null());
+    command.envs(told.environment.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }
 
 /// Runs a server on its CPU and a client on ours: the figure of the client's last line that has one. Anew, if it fails.
-fn beside(
+pub(super) fn beside(
     program: &str,
-    port: &str,
+    told: Told<'_>,
     (server, client): (&[&str], &[&str]),
     cpu: usize,
     figure: impl Fn(&[&str]) -> Option<f64>,
@@ -69,12 +83,12 @@ fn beside(
         let mut serving = std::thread::scope(|threads| {
             let start = || {
                 let _ = pin_thread(cpu);
-                command(program, server).stdout(Stdio::null()).spawn()
+                command(program, server, told).stdout(Stdio::null()).spawn()
             };
             threads.spawn(start).join().expect("a thread").ok()
         })?;
-        wait_for_listener(port);
-        let said = command(program, client).output().ok()?;
+        wait_for_listener(told.port);
+        let said = command(program, client, told).output().ok()?;
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let _ = serving.kill();
         let _ = serving.wait();
@@ -93,7 +107,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let server = [&common[..], &["-B", &port]].concat();
     let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
     // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
-    beside("fi_pingpong", &port, (&server, &client), cpu, |words| {
+    beside("fi_pingpong", Told { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
         (words.len() == 8).then(|| words[6].parse().ok()).flatten()
     })
 }
@@ -104,10 +118,16 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
     let warm = "200";
     let client = ["127.0.0.1", "-p", &port, "-t", test, "-s", &bytes, "-n", &turns, "-w", warm, "-f"];
     // iterations, 50 %, average and overall latency, average and overall MiB/s, average and overall rate
-    beside("ucx_perftest", &port, (&["-p", &port], &client), cpu, |words| {
-        let numbers: Vec<f64> = words.iter().map_while(|word| word.parse().ok()).collect();
-        (numbers.len() == 8 && words.len() == 8).then(|| numbers[wanted])
-    })
+    beside(
+        "ucx_perftest",
+        Told { port: &port, environment: &OVER_TCP },
+        (&["-p", &port], &client),
+        cpu,
+        |words| {
+            let numbers: Vec<f64> = words.iter().map_while(|word| word.parse().ok()).collect();
+            (numbers.len() == 8 && words.len() == 8).then(|| numbers[wanted])
+        },
+    )
 }
 
 pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {

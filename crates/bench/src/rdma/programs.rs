@@ -1,0 +1,147 @@
+//! Unmodified programs on the drop-in libraries: perftest, beside iperf3, a raw socket and `memcpy`.
+//!
+//! Claim     a program that was written for RDMA hardware moves bytes through kiban's libraries nearly as fast as the sockets
+//!           below them do; on one host, through shared memory, at a good part of what copying takes.
+//! Fair      server and client are processes on a CPU each, a fresh pair each sample; perftest polls, so does the raw socket
+//!           beside its latency. What iperf3 says is what its receiver took.
+//! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
+
+use super::others::{Told, beside, free_port, is_installed};
+use super::peer::Peer;
+use super::{POLLING, raw, size};
+use kiban_ground::Region;
+use kiban_lab::{Bench, Target, Trial, Unit};
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+/// Where `make verbs` puts the libraries.
+fn libraries() -> Option<PathBuf> {
+    let folder = std::env::current_exe().ok()?.parent()?.join("verbs");
+    folder.join("libibverbs.so.1").is_file().then_some(folder)
+}
+
+/// A run of perftest's: the figure of its row, by its place.
+struct Perftest<'a> {
+    libraries: &'a str,
+    cpu: usize,
+    shares: bool,
+}
+
+impl Perftest<'_> {
+    fn run(
+        &self,
+        program: &str,
+        bytes: usize,
+        turns: usize,
+        (numbers, wanted): (usize, usize),
+    ) -> Option<f64> {
+        let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
+        let common = ["-R", "-F", "-p", &port, "-n", &turns, "-s", &bytes];
+        let client = [&common[..], &["127.0.0.1"]].concat();
+        let environment = [
+            ("LD_LIBRARY_PATH", self.libraries),
+            ("KIBAN_SHARED_MEMORY", if self.shares { "1" } else { "0" }),
+        ];
+        let told = Told { port: &port, environment: &environment };
+        beside(program, told, (&common, &client), self.cpu, |words| {
+            (words.len() == numbers && words[0] == bytes).then(|| words[wanted].parse().ok()).flatten()
+        })
+    }
+
+    /// Bytes a second, in units of 10^9: perftest's MB are 2^20.
+    fn bandwidth(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
+        // bytes, iterations, peak, average, messages
+        self.run(program, bytes, turns, (5, 3)).map(|rate| rate * f64::from(1 << 20) / 1e9)
+    }
+
+    /// The typical half of a round trip, microseconds.
+    fn latency(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
+        // bytes, iterations, least, most, typical, average, deviation, 99 %, 99.9 %
+        self.run(program, bytes, turns, (9, 4))
+    }
+}
+
+/// What iperf3's receiver took over the loopback, in units of 10^9 bytes a second.
+fn iperf3(cpu: usize, seconds: &str) -> Option<f64> {
+    let port = free_port();
+    let server = ["-s", "-1", "-p", &port];
+    let client = ["-c", "127.0.0.1", "-p", &port, "-t", seconds, "-f", "m"];
+    let told = Told { port: &port, environment: &[] };
+    beside("iperf3", told, (&server, &client), cpu, |words| {
+        let at = words.iter().position(|&word| word == "Mbits/sec")?;
+        let rate: f64 = words.get(at.checked_sub(1)?)?.parse().ok()?;
+        (words.last() == Some(&"receiver")).then_some(rate / 8e3)
+    })
+}
+
+/// Copies of 1 MiB on one core, in units of 10^9 bytes a second.
+fn copies(trial: &mut Trial) -> f64 {
+    const BYTES: usize = 1 << 20;
+    let (from, to) = (Region::new(0, BYTES), Region::new(0, BYTES));
+    let span = trial.measure(|| {
+        let bytes = from.bytes(0, BYTES).expect("it is whole");
+        to.write(0, bytes).expect("it fits");
+        std::hint::black_box(&to);
+        BYTES as f64
+    });
+    span.per_second() / 1e9
+}
+
+pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
+    let Some(folder) = libraries() else {
+        println!("rdma: the drop-in libraries are not beside this program: make verbs (rows skipped)");
+        return;
+    };
+    for (program, package) in [("ib_write_bw", "perftest"), ("iperf3", "iperf3")] {
+        if !is_installed(program) {
+            println!("rdma: {program} is not here: apt install {package} (rows skipped)");
+            return;
+        }
+    }
+    let quick = bench.options_mut().quick;
+    let short = if quick { 20 } else { 1 };
+    let folder = folder.to_string_lossy();
+    let sockets = Perftest { libraries: &folder, cpu, shares: false };
+    let shared = Perftest { libraries: &folder, cpu, shares: true };
+    if sockets.bandwidth("ib_write_bw", 65536, 100).is_none() {
+        println!("rdma: ib_write_bw -R does not work here (rows skipped)");
+        return;
+    }
+    let works = "it worked a moment ago";
+    for (bytes, turns) in [(64 << 10, 60_000), (1 << 20, 4_000)] {
+        for (way, perftest, target) in
+            [("sockets", &sockets, Target::ratio_at_least(0.85)), ("shared memory", &shared, Target::None)]
+        {
+            bench.compare(
+                &format!("ib_write_bw -R of {}, {way}", size(bytes)),
+                Unit::GbytePerSecond,
+                ("kiban", |_: &mut Trial| {
+                    perftest.bandwidth("ib_write_bw", bytes, turns / short).expect(works)
+                }),
+                ("iperf3", |_: &mut Trial| iperf3(cpu, if quick { "1" } else { "2" }).expect(works)),
+                target,
+            );
+        }
+    }
+    let peer = RefCell::new(peer);
+    bench.compare(
+        "ib_send_lat -R of 64 B, half a round trip, sockets",
+        Unit::Microseconds,
+        ("kiban", |_: &mut Trial| sockets.latency("ib_send_lat", 64, 50_000 / short).expect(works)),
+        ("raw TCP", |trial: &mut Trial| raw::ping_pong(trial, &mut peer.borrow_mut(), 64, POLLING)),
+        Target::ratio_at_most(1.3),
+    );
+    bench.compare(
+        "ib_write_bw -R of 1 MiB, shared memory",
+        Unit::GbytePerSecond,
+        ("kiban", |_: &mut Trial| shared.bandwidth("ib_write_bw", 1 << 20, 20_000 / short).expect(works)),
+        ("memcpy", copies),
+        Target::ratio_at_least(0.35),
+    );
+    bench.single(
+        "ib_send_lat -R of 64 B, half a round trip, shared memory",
+        Unit::Microseconds,
+        ("kiban", |_: &mut Trial| shared.latency("ib_send_lat", 64, 200_000 / short).expect(works)),
+        Target::at_most(2.0),
+    );
+}
