@@ -445,10 +445,8 @@ impl<M: Machine, Q: Place> Shared<M, Q> {
             let now = self.clock.now();
             // However the driver left, it is looked for again before long.
             let most = deadline.since(now).min(Duration::from_millis(20));
-            let guard = lock(&self.news.0);
-            if *guard == seen {
-                drop(self.news.1.wait_timeout(guard, most));
-            }
+            // The lock is let go of in any case: whoever looks below may have news for others.
+            let _ = self.news.1.wait_timeout_while(lock(&self.news.0), most, |news| *news == seen);
             if self.clock.now() >= deadline {
                 result = Some(self.look_beside(look).ok_or(Ended::Timeout));
             }

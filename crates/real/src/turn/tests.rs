@@ -162,6 +162,24 @@ fn a_wait_ends_at_its_time_whoever_drives() {
 }
 
 #[test]
+fn a_follower_whose_time_is_over_may_have_news_for_others() {
+    let turn = turn(Desk::default());
+    let driver = lock(&turn.shared.driver);
+    let (tell, told) = std::sync::mpsc::channel();
+    let theirs = turn.clone();
+    // Not a scope's thread: one that is stuck would keep the story from failing.
+    std::thread::spawn(move || {
+        let waited = theirs.wait(1, None, Duration::ZERO, |desk| {
+            desk.news = true;
+            None::<()>
+        });
+        let _ = tell.send(waited);
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Err(Ended::Timeout)));
+    drop(driver);
+}
+
+#[test]
 fn the_helper_drives_when_nobody_does_and_gives_way() {
     let turn = turn(Desk::default());
     let due = turn.now() + Duration::from_millis(30);
