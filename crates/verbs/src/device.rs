@@ -11,6 +11,7 @@ use crate::interfaces::{Interface, Interfaces};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use kiban_real::verbs::gid;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 
@@ -126,13 +127,9 @@ impl Device {
         all.iter().find(is_same).or(all.first()).copied().ok_or(libc::ENODEV)
     }
 
-    /// Its GID: the address, IPv4 as IPv6 has it (RFC 4291, section 2.5.5.2).
+    /// Its GID: the address.
     pub(crate) fn gid(&self) -> ibv_gid {
-        let raw = match self.address {
-            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            IpAddr::V6(address) => address.octets(),
-        };
-        ibv_gid { raw }
+        ibv_gid { raw: gid(self.address) }
     }
 
     /// A local identifier, for programs that know nothing else (qperf): the low half of an IPv4 address. IPv6 has none.
@@ -148,7 +145,7 @@ impl Device {
         match self.address {
             IpAddr::V4(address) if lid != 0 => {
                 let address = Ipv4Addr::from_bits(address.to_bits() & 0xffff_0000 | u32::from(lid));
-                Some(address.to_ipv6_mapped().octets())
+                Some(gid(address.into()))
             }
             _ => None,
         }

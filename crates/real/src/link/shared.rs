@@ -199,20 +199,10 @@ impl SharedLink {
         self.channel.ring(machine_nanos);
     }
 
-    /// The file has something: whoever sleeps was rung, or the other side has hung up.
-    pub fn hear(&mut self) {
-        self.hung_up |= self.channel.is_gone();
-    }
-
-    /// The same: whether it has hung up.
+    /// The file has something: whoever sleeps was rung, or the other side has hung up; whether it has.
     pub fn is_hung_up(&mut self) -> bool {
-        self.hear();
+        self.hung_up |= self.channel.is_gone();
         self.hung_up
-    }
-
-    /// Whether the other side has hung up, of a stream that has not begun.
-    pub fn has_hung_up(&self) -> bool {
-        self.channel.is_gone()
     }
 
     /// About to sleep.

@@ -394,26 +394,25 @@ impl Core {
 
     /// Shared memory takes the place of an end's socket, if both ends have it: whether.
     fn change_over(&mut self, end: u32) -> bool {
-        if !self.nic.stands(end) {
+        if !self.shares || !self.nic.stands(end) {
             return false;
         }
         let Some(line) = self.lines.get_mut(&end) else { return false };
-        match mem::replace(&mut line.offer, Offer::None) {
-            Offer::Ready(link) if !link.has_hung_up() => {
-                let _ = epoll::delete(&self.epoll, line.link.as_fd());
-                let data = File::Shared(end).data();
-                let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
-                if self.armed {
-                    link.arm();
-                }
-                line.shared = Some(link);
-                line.blocked = false;
-                self.shared.push(end);
-                self.more = true;
-                true
-            }
-            _ => false,
+        let Offer::Ready(mut link) = mem::replace(&mut line.offer, Offer::None) else { return false };
+        if link.is_hung_up() {
+            return false;
         }
+        let _ = epoll::delete(&self.epoll, line.link.as_fd());
+        let data = File::Shared(end).data();
+        let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
+        if self.armed {
+            link.arm();
+        }
+        line.shared = Some(link);
+        line.blocked = false;
+        self.shared.push(end);
+        self.more = true;
+        true
     }
 
     /// Looks at streams in shared memory.

@@ -69,8 +69,8 @@ impl Datagrams {
     }
 }
 
-/// A GID: an address, IPv4 as IPv6 has it.
-fn gid(address: IpAddr) -> [u8; 16] {
+/// A GID: an address, IPv4 as IPv6 has it (RFC 4291 §2.5.5.2).
+pub fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),

@@ -22,6 +22,7 @@ mod queue_pairs;
 
 pub use self::channel::Channel;
 pub use self::connections::{Asked, Listens, Told};
+pub use self::datagrams::gid;
 pub use self::queue_pairs::{Peer, QueuePair, Service, State};
 pub use crate::turn::ends_this_call;
 pub use kiban_stack::iwarp::nic::{ConnectError, OpenError};
@@ -33,19 +34,16 @@ pub use kiban_wire::rdmap::Atomic;
 
 use self::board::Board;
 use crate::turn::{Ended, Helping, Turn};
-use kiban_ground::{Region, Wait};
+use kiban_ground::Region;
 use kiban_stack::iwarp::rnic::Config;
 use std::fmt;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where somebody waits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Queue {
-    /// For a channel, by its file.
-    Channel(i32),
-}
+/// Where somebody waits: at a channel, by its file.
+type Queue = RawFd;
 
 /// Something that happened to an object of the program's; `cookie` is what the program calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -304,7 +302,7 @@ impl Engine {
             let found = self.turn.look(|_| channel.take_noting(&mut note));
             return found.ok_or_else(|| io::ErrorKind::WouldBlock.into());
         }
-        let queue = Queue::Channel(channel.number());
+        let queue = channel.number();
         match self.turn.wait_interruptibly(queue, timeout, |_| channel.take_noting(&mut note)) {
             Ok(Some(event)) => Ok(event),
             Ok(None) => Err(io::ErrorKind::Interrupted.into()),
@@ -315,7 +313,7 @@ impl Engine {
 
     /// A channel is no more: what was learnt about waiting for it is forgotten.
     pub fn forget_channel<T>(&self, channel: &Channel<T>) {
-        self.turn.forget_queue(Queue::Channel(channel.number()));
+        self.turn.forget_queue(channel.number());
     }
 
     /// Tells a channel of something beside the NIC, and wakes who waits for it.
@@ -324,23 +322,6 @@ impl Engine {
             channel.tell(event);
             board.news = true;
         });
-    }
-
-    /// Waits, beside the NIC, until `look` finds something: for borders that have events of their own. The NIC is locked
-    /// while it looks.
-    ///
-    /// # Errors
-    /// The time is over.
-    pub fn wait_until<T>(&self, timeout: Duration, mut look: impl FnMut() -> Option<T>) -> io::Result<T> {
-        match self.turn.wait(Queue::Channel(-1), None, timeout, |_| look()) {
-            Ok(found) => Ok(found),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// How blocked calls wait.
-    pub fn set_wait(&self, wait: Wait) {
-        self.turn.set_wait(wait);
     }
 
     // ---- shared receive queues

@@ -75,16 +75,16 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// A number for a queue pair at an address, and whether its port is new.
-    pub(super) fn take_number(&mut self, address: IpAddr) -> io::Result<(u32, bool)> {
+    /// A number for a queue pair at an address.
+    pub(super) fn take_number(&mut self, address: IpAddr) -> io::Result<u32> {
         let room =
             self.ports.range_mut((address, 0)..=(address, u16::MAX)).find(|(_, port)| port.count < INDICES);
-        let (number, port, is_new) = match room {
-            Some((&(_, number), port)) => (number, port, false),
+        let (number, port) = match room {
+            Some((&(_, number), port)) => (number, port),
             None => {
                 let port = Port::open(address)?;
                 let number = port.udp.local().port();
-                (number, self.ports.entry((address, number)).or_insert(port), true)
+                (number, self.ports.entry((address, number)).or_insert(port))
             }
         };
         while port.used[port.next as usize] {
@@ -94,7 +94,7 @@ impl Ports {
         port.next = (index + 1) % INDICES;
         port.used[index as usize] = true;
         port.count += 1;
-        Ok((u32::from(number) << 8 | index, is_new))
+        Ok(u32::from(number) << 8 | index)
     }
 
     /// A number is free: the listener of its port, if that was its last.

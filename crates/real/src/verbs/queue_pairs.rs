@@ -350,7 +350,6 @@ impl Board {
     fn create_qp(&mut self, made: QueuePair) -> io::Result<Result<(u32, u32), Refusal>> {
         let QueuePair { address, service, attributes, happenings, cookie } = made;
         let core = &mut self.core.nic.core;
-        let kept = attributes;
         let created = match service {
             Service::Connected | Service::Unreliable => core.create_qp(attributes),
             Service::Datagrams => core.create_datagram_qp(attributes),
@@ -379,14 +378,14 @@ impl Board {
             seat: None,
             end: None,
             qkey: 0,
-            attributes: kept,
+            attributes,
         };
         self.qps.entries.insert(qp, entry);
         Ok(Ok((qp, qpn)))
     }
 
     fn take_number(&mut self, address: IpAddr, service: Service) -> io::Result<u32> {
-        let (qpn, _) = self.ports.take_number(address)?;
+        let qpn = self.ports.take_number(address)?;
         if service == Service::Datagrams
             && let Some(port) = self.ports.port(address, qpn)
             && let Err(error) = self.datagrams.open_port(port)

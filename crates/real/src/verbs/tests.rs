@@ -194,7 +194,7 @@ fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
     assert_eq!((got.status, got.bytes), (Status::Success, 5));
     // It does not notice before it sends.
     while engine.in_use().streams > 0 {
-        engine.wait_until(Duration::from_millis(1), || None::<()>).expect_err("nothing is looked for");
+        assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
     }
     assert_eq!(engine.state(theirs.0), Ok(State::Rts));
     assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));

@@ -68,11 +68,7 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The GID of a device: its address, IPv4 as IPv6 has it.
+/// The GID of a device: its address.
 pub(super) fn gid(address: IpAddr) -> ibv_gid {
-    let raw = match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    };
-    ibv_gid { raw }
+    ibv_gid { raw: kiban_real::verbs::gid(address) }
 }

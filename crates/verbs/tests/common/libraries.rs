@@ -17,8 +17,8 @@ pub(crate) fn output(command: &mut Command) -> Output {
 #[track_caller]
 pub(crate) fn told_by(command: &mut Command) -> String {
     let output = output(command);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+    let (words, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{words}{errors}", output.status);
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 
