@@ -12,7 +12,10 @@
 //! Trust     both sides count for themselves and never read their own numbers back. A number of the other side's is read
 //!           once and judged: one that cannot be means [`Condemned`], for good. Bytes are copied out once, before anybody
 //!           looks at them.
-//! Pieces    a long run is shown to the reader piece by piece, so that both sides copy at the same time.
+//! Pieces    a long run is shown to the reader piece by piece, so that both sides copy at the same time; and a pipe that was
+//!           full has room again when a whole piece is free. A piece is so long that what one side touches has left the
+//!           caches that are the other side's own: lines that go from one to the other directly cost several times more
+//!           than those that the shared cache has.
 //! Limits    the room is a power of two, at most 2^30 bytes.
 //! Left out  waking: that is the bell's.
 
@@ -22,8 +25,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes before the room.
 const FRONT_BYTES: usize = 128;
-/// Bytes that are copied before the reader is shown them.
-const PIECE_BYTES: usize = 16 << 10;
+/// Pieces that the room has.
+const PIECES: u32 = 16;
 
 /// Bytes of memory that a pipe with so much room takes.
 pub const fn bytes(room: usize) -> usize {
@@ -64,6 +67,11 @@ impl Side {
         self.word(64)
     }
 
+    #[inline]
+    fn piece(&self) -> u32 {
+        (self.room / PIECES).max(1)
+    }
+
     /// Where byte `count` of the stream stands, and how many stand behind it in a row.
     #[inline]
     fn place(&self, count: u32) -> (u64, usize) {
@@ -78,6 +86,8 @@ pub struct Writer {
     written: u32,
     shown: u32,
     read: u32,
+    /// There was less room than wanted, and no piece of it is free yet.
+    full: bool,
 }
 
 impl Writer {
@@ -86,10 +96,11 @@ impl Writer {
     /// # Panics
     /// When the pipe does not fit there, or its room is no power of two.
     pub fn new(memory: &Region, at: usize, room: usize) -> Writer {
-        Writer { side: Side::new(memory, at, room), written: 0, shown: 0, read: 0 }
+        Writer { side: Side::new(memory, at, room), written: 0, shown: 0, read: 0, full: false }
     }
 
-    /// Bytes of room, looking again only if `wanted` are not known to be free.
+    /// Bytes of room, looking again only if `wanted` are not known to be free; none, if there were less before and are less
+    /// than a piece now.
     ///
     /// # Errors
     /// The reader broke the pipe.
@@ -104,8 +115,13 @@ impl Writer {
         if read.wrapping_sub(self.read) > self.written.wrapping_sub(self.read) {
             return Err(Condemned);
         }
+        if self.full && self.side.room - self.written.wrapping_sub(read) < self.side.piece() {
+            return Ok(0);
+        }
         self.read = read;
-        Ok((self.side.room - self.written.wrapping_sub(read)) as usize)
+        let room = (self.side.room - self.written.wrapping_sub(read)) as usize;
+        self.full = room < wanted;
+        Ok(room)
     }
 
     /// Copies in as many bytes as there is room for: how many. The last of them are shown by [`Writer::show`].
@@ -117,13 +133,13 @@ impl Writer {
         let mut done = 0;
         while done < most {
             let (place, row) = self.side.place(self.written);
-            let piece = row.min(most - done).min(PIECE_BYTES);
+            let piece = row.min(most - done).min(self.side.piece() as usize);
             // It is within the room.
             let _ = self.side.memory.write(place, bytes.part(0, piece));
             bytes = bytes.after(piece);
             self.written = self.written.wrapping_add(piece as u32);
             done += piece;
-            if self.written.wrapping_sub(self.shown) as usize >= PIECE_BYTES {
+            if self.written.wrapping_sub(self.shown) >= self.side.piece() {
                 self.show();
             }
         }
@@ -194,7 +210,7 @@ impl Reader {
         let mut done = 0;
         while done < most {
             let (place, row) = self.side.place(self.read);
-            let piece = row.min(most - done).min(PIECE_BYTES);
+            let piece = row.min(most - done).min(self.side.piece() as usize);
             if let Some(bytes) = self.side.memory.bytes(place, piece) {
                 put(bytes);
             }
@@ -246,6 +262,23 @@ mod tests {
         assert_eq!(reader.here(), Ok(3));
         assert_eq!(writer.write(alloc::vec![0; ROOM].as_slice().into()), Ok(ROOM - 3));
         assert_eq!(writer.write(b"x"[..].into()), Ok(0));
+    }
+
+    #[test]
+    fn a_pipe_that_was_full_has_room_when_a_piece_is_free() {
+        const PIECE: usize = ROOM / PIECES as usize;
+        let memory = Region::new(0, bytes(ROOM));
+        let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
+        assert_eq!(writer.write(alloc::vec![0; ROOM].as_slice().into()), Ok(ROOM));
+        assert_eq!(reader.here(), Ok(ROOM), "all pieces were shown");
+        assert_eq!(
+            (reader.take(PIECE, |_| ()), writer.room(1)),
+            (PIECE, Ok(PIECE)),
+            "it was not short of room"
+        );
+        assert_eq!(writer.write(alloc::vec![0; PIECE + 1].as_slice().into()), Ok(PIECE));
+        assert_eq!((reader.take(PIECE - 1, |_| ()), writer.room(1)), (PIECE - 1, Ok(0)));
+        assert_eq!((reader.take(1, |_| ()), writer.room(1)), (1, Ok(PIECE)));
     }
 
     #[test]

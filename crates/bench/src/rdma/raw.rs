@@ -147,6 +147,23 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     trial.measure(|| turns(100)).nanos_each() / 2e3
 }
 
+/// The typical half of a round trip, of so many, microseconds: the median, as perftest has it.
+pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
+    let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
+    let mut socket = Socket::connect(&address, wait.1);
+    let mut block = vec![7; bytes];
+    let mut trips: Vec<_> = (0..turns)
+        .map(|_| {
+            let begun = std::time::Instant::now();
+            socket.write_all(&block);
+            assert!(socket.read_all(&mut block), "the peer answers");
+            begun.elapsed()
+        })
+        .collect();
+    trips.sort_unstable();
+    trips[turns / 2].as_nanos() as f64 / 2e3
+}
+
 pub(super) fn echo(bytes: usize, wait: Wait) {
     let mut socket = Socket::accept(wait);
     let mut block = vec![0; bytes];

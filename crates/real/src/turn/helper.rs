@@ -9,7 +9,7 @@ use crate::wait::Waiting;
 use kiban_ground::{Instant, Wait};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Helping {
         Helping { idle: Duration::from_millis(10), tick_max: Duration::from_millis(100), alert: false };
     /// For programs that also wait beside it: on files that the turn signals, on memory that peers write to.
     pub(crate) const ALERT: Helping =
-        Helping { idle: Duration::from_micros(50), tick_max: Duration::from_millis(1), alert: true };
+        Helping { idle: Duration::from_micros(50), tick_max: Duration::from_millis(4), alert: true };
 }
 
 /// The word that ends the thread.
@@ -91,7 +91,9 @@ fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
             return;
         }
         let idle = shared.clock.now().since(Instant::from_nanos(shared.driven_at.load(Ordering::Relaxed)));
-        if idle < tick {
+        // Whoever copies a long message holds the lock for longer than a tick.
+        let is_held = matches!(shared.held.try_lock(), Err(TryLockError::WouldBlock));
+        if idle < tick || is_held {
             tick = if shared.helping.alert { (tick * 2).min(tick_max) } else { idle_min };
             continue;
         }
