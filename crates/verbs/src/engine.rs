@@ -10,7 +10,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use kiban_real::verbs::{Engine, Refusal};
+use kiban_real::verbs::{Engine, Refusal, Ways};
 
 static CURRENT: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -50,8 +50,12 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
         // SAFETY: the function makes two stores. It fails for want of memory; then a fork is not noticed.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
-    let made = quietly(|| Engine::open(crate::device::transport() == crate::device::Transport::Ib))
-        .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+    let ways = Ways {
+        extensions: crate::device::transport() == crate::device::Transport::Ib,
+        shared_memory: std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0"),
+    };
+    let made =
+        quietly(|| Engine::open(ways)).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
     let made = Box::into_raw(Box::new(made));
     match CURRENT.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: it was just made, and is never freed from now on.

@@ -4,6 +4,7 @@ use super::peer::{Peer, answer};
 use super::{BATCH_BYTES, Measured, PATIENCE, RING_BYTES, WARM};
 use kiban_ground::Wait;
 use kiban_lab::Trial;
+use kiban_real::clock::Clock;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -152,12 +153,13 @@ pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), tu
     let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
     let mut block = vec![7; bytes];
+    let clock = Clock::new();
     let mut trips: Vec<_> = (0..turns)
         .map(|_| {
-            let begun = std::time::Instant::now();
+            let begun = clock.now();
             socket.write_all(&block);
             assert!(socket.read_all(&mut block), "the peer answers");
-            begun.elapsed()
+            clock.now().since(begun)
         })
         .collect();
     trips.sort_unstable();

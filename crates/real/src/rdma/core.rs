@@ -31,6 +31,9 @@ const ROOM_BYTES: usize = 256 << 10;
 const BUDGET_BYTES: usize = 4 << 20;
 /// Up to so many connections are tried without asking which have something.
 const DIRECT_MAX: usize = 2;
+/// A connection that was tried in vain so often, while another has brought something, is not tried until it is announced:
+/// programs that keep one beside the one they work with (perftest) would pay for two.
+const QUIET_TRIES: u32 = 64;
 /// How often a driver that tries directly asks all the same.
 const ASK_EVERY: u32 = 32;
 /// How long a door stays closed when this program has no file left.
@@ -107,6 +110,10 @@ struct Line {
     leaving: bool,
     /// What its events are.
     interest: EventFlags,
+    /// Tries in a row that found nothing.
+    tries: u32,
+    /// It is not tried.
+    quiet: bool,
 }
 
 impl Line {
@@ -198,6 +205,8 @@ pub(crate) struct Core {
     pub(crate) stories: HashMap<u32, Story>,
     /// Requests that nobody has taken.
     requests: VecDeque<Request>,
+    /// The end that brought something last.
+    busy: u32,
     /// Ends whose streams go through shared memory, and whether that is offered.
     shared: Vec<u32>,
     shares: bool,
@@ -243,6 +252,7 @@ impl Core {
             places: Places::new(),
             stories: HashMap::new(),
             requests: VecDeque::new(),
+            busy: 0,
             shared: Vec::new(),
             shares: false,
             shared_at: 0,
@@ -327,6 +337,8 @@ impl Core {
             left: false,
             leaving: false,
             interest,
+            tries: 0,
+            quiet: false,
         };
         self.lines.insert(end, line);
         self.choose_direct();
@@ -344,6 +356,20 @@ impl Core {
             let ends: Vec<u32> = self.lines.keys().copied().collect();
             ends.into_iter().for_each(|end| self.set_interest(end));
         }
+    }
+
+    /// Whether to try one of the few. What it may want to write is tried in any case.
+    fn is_worth_a_try(&mut self, end: u32) -> bool {
+        let Some(line) = self.lines.get_mut(&end) else { return false };
+        if line.connected && mem::take(&mut line.blocked) {
+            self.nic.stir(end);
+        }
+        line.tries = line.tries.saturating_add(1);
+        let is_quiet = line.tries > QUIET_TRIES && self.busy != end;
+        if mem::replace(&mut line.quiet, is_quiet) != is_quiet && is_quiet {
+            self.set_interest(end);
+        }
+        !is_quiet
     }
 
     /// From now on streams between processes of one host and user go through memory that they share.
@@ -748,6 +774,7 @@ impl Core {
                 Ok(Some(read)) => read,
                 Err(_) => return self.gone(end, false, now),
             };
+            (line.tries, self.busy) = (0, end);
             let landed = read.min(first);
             match landed {
                 0 => {}
@@ -876,10 +903,10 @@ impl Core {
 
     /// What an end's socket is watched for. Where it is tried directly that can wait until a driver sleeps.
     fn set_interest(&mut self, end: u32) {
-        let is_tried = !self.direct.is_empty() && !self.armed;
+        let are_tried = !self.direct.is_empty() && !self.armed;
         let Core { nic, lines, epoll, .. } = self;
         let (Some(line), Some((stream, _))) = (lines.get_mut(&end), nic.stream(end)) else { return };
-        if line.shared.is_some() || is_tried && stream.wants_bytes() {
+        if line.shared.is_some() || are_tried && !line.quiet && stream.wants_bytes() {
             return;
         }
         let mut wanted = EventFlags::empty();
@@ -1032,13 +1059,9 @@ impl Machine for Core {
         } else {
             for index in 0..self.direct.len() {
                 let Some(&end) = self.direct.get(index) else { break };
-                if let Some(line) = self.lines.get_mut(&end)
-                    && line.connected
-                    && mem::take(&mut line.blocked)
-                {
-                    self.nic.stir(end);
+                if self.is_worth_a_try(end) {
+                    self.read(end, false, now);
                 }
-                self.read(end, false, now);
             }
         }
         self.serve(now);

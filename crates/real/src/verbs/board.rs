@@ -7,7 +7,7 @@ use super::connections::{Ends, Listeners};
 use super::datagrams::Datagrams;
 use super::ports::Ports;
 use super::queue_pairs::QueuePairs;
-use super::{Channel, CqTells, Happening, What};
+use super::{Channel, CqTells, Happening, Ways, What};
 use crate::rdma::Lower;
 use crate::rdma::core::Core;
 use crate::turn::Machine;
@@ -37,10 +37,10 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn open(config: Config, offers: bool, outer: &OwnedFd) -> io::Result<Board> {
+    pub(super) fn open(config: Config, ways: Ways, outer: &OwnedFd) -> io::Result<Board> {
         let mut core = Core::open(Lower::Tcp { from: None }, config, outer)?;
         core.follow_all();
-        if std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0") {
+        if ways.shared_memory {
             core.share_memory();
         }
         Ok(Board {
@@ -52,7 +52,7 @@ impl Board {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
-            offers,
+            offers: ways.extensions,
             news: false,
         })
     }

@@ -45,6 +45,16 @@ use std::time::Duration;
 /// Where somebody waits: at a channel, by its file.
 type Queue = RawFd;
 
+/// How a NIC deals with peers that are kiban's too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ways {
+    /// Its connection manager offers peers kiban's own operations, and takes them (immediate data, atomics); else it speaks
+    /// as the standard has it, and no more.
+    pub extensions: bool,
+    /// Streams to processes of the same user on the same host go through memory that both share.
+    pub shared_memory: bool,
+}
+
 /// Something that happened to an object of the program's; `cookie` is what the program calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Happening {
@@ -110,14 +120,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// A NIC. `offers`: whether its connection manager offers peers kiban's own operations, and takes them (immediate data,
-    /// atomics); else it speaks as the standard has it, and no more.
+    /// A NIC.
     ///
     /// # Errors
     /// The system has no file or thread to spare.
-    pub fn open(offers: bool) -> io::Result<Engine> {
+    pub fn open(ways: Ways) -> io::Result<Engine> {
         let turn =
-            Turn::new("kiban-verbs", Helping::ALERT, |epoll| Board::open(Config::default(), offers, epoll))?;
+            Turn::new("kiban-verbs", Helping::ALERT, |epoll| Board::open(Config::default(), ways, epoll))?;
         Ok(Engine { turn })
     }
 

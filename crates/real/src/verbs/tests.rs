@@ -9,6 +9,10 @@ const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const QKEY: u32 = 0x1111;
 const SOON: Duration = Duration::from_secs(10);
 
+fn open(shared_memory: bool) -> Engine {
+    Engine::open(Ways { extensions: true, shared_memory }).expect("a NIC")
+}
+
 struct Side {
     engine: Engine,
     pd: u32,
@@ -116,11 +120,39 @@ fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32))
 }
 
 #[test]
+fn a_connection_that_was_quiet_beside_a_busy_one_is_heard() {
+    let (engine, other) = (open(false), open(false));
+    let (a, b) = (Side::new(&engine), Side::new(&other));
+    let (busy, quiet) = (meet(&a, &b, 11), meet(&a, &b, 11));
+    // Both sides only look: nobody sleeps, and no helper has to drive.
+    let looked = |side: &Side| {
+        let mut found = None;
+        let end = side.engine.turn.now() + SOON;
+        while found.is_none() {
+            side.engine.poll_cq(side.cq, 1, |completion| found = Some(completion)).expect("it is there");
+            assert!(side.engine.turn.now() < end, "nothing came");
+        }
+        found
+    };
+    for (first, second) in [(busy, quiet), (quiet, busy)] {
+        for id in 0..100 {
+            a.send(first.0.0, id, Operation::SEND, 8);
+            assert_eq!(looked(&a).map(|sent| sent.id), Some(id));
+            assert_eq!(looked(&b).map(|got| got.qp), Some(first.1.1));
+            b.receive(first.1.0, id);
+        }
+        a.send(second.0.0, 7, Operation::SEND, 8);
+        assert_eq!(looked(&a).map(|sent| sent.qp), Some(second.0.1));
+        assert_eq!(looked(&b).map(|got| got.qp), Some(second.1.1));
+    }
+}
+
+#[test]
 fn queue_pairs_that_know_each_other_meet_and_talk() {
     // The one that calls is now the first, now the second.
     for swap in [false, true] {
-        let engine = Engine::open(true).expect("a NIC");
-        let other = if swap { engine.clone() } else { Engine::open(true).expect("a NIC") };
+        let engine = open(true);
+        let other = if swap { engine.clone() } else { open(true) };
         let (a, b) = (Side::new(&engine), Side::new(&other));
         a.memory[..5].copy_from_slice(b"hello");
         let (ours, theirs) = meet(&a, &b, 11);
@@ -143,7 +175,7 @@ fn queue_pairs_that_know_each_other_meet_and_talk() {
 
 #[test]
 fn a_queue_pair_that_is_connected_with_itself_hears_what_it_says() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let side = Side::new(&engine);
     side.memory[..5].copy_from_slice(b"hello");
     let (qp, qpn) = side.qp();
@@ -171,7 +203,7 @@ fn a_queue_pair_that_is_connected_with_itself_hears_what_it_says() {
 
 #[test]
 fn a_wrong_number_meets_nobody_and_ends_in_error() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, _) = meet(&a, &b, 12);
     a.send(ours.0, 1, Operation::SEND, 5);
@@ -183,7 +215,7 @@ fn a_wrong_number_meets_nobody_and_ends_in_error() {
 
 #[test]
 fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     a.memory[..5].copy_from_slice(b"hello");
     let (ours, theirs) = meet(&a, &b, 11);
@@ -206,8 +238,8 @@ fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
 
 #[test]
 fn datagrams_find_their_way_by_gid_number_and_key() {
-    let engine = Engine::open(true).expect("a NIC");
-    let (a, b) = (Side::new(&engine), Side::new(&Engine::open(true).expect("a NIC")));
+    let engine = open(true);
+    let (a, b) = (Side::new(&engine), Side::new(&open(true)));
     let (ours, theirs) = (a.qp_for(Service::Datagrams), b.qp_for(Service::Datagrams));
     for (side, qp) in [(&a, ours.0), (&b, theirs.0)] {
         side.receive(qp, 100);
@@ -242,8 +274,8 @@ fn meet_as(a: &Side, b: &Side, service: Service) -> (u32, u32) {
 
 #[test]
 fn what_was_written_is_there_when_the_write_is_done() {
-    let other = Engine::open(true).expect("a NIC");
-    let (a, b) = (Side::new(&Engine::open(true).expect("a NIC")), Side::new(&other));
+    let other = open(true);
+    let (a, b) = (Side::new(&open(true)), Side::new(&other));
     let (ours, _) = meet_as(&a, &b, Service::Connected);
     let remote = Place { stag: b.key, offset: b.memory.as_ptr() as u64 + 1000 };
     for round in 1..=100 {
@@ -257,7 +289,7 @@ fn what_was_written_is_there_when_the_write_is_done() {
 
 #[test]
 fn a_send_is_done_when_a_receive_has_taken_it() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, theirs) = meet_as(&a, &b, Service::Connected);
     let remote = Place { stag: b.key, offset: b.memory.as_ptr() as u64 };
@@ -273,7 +305,7 @@ fn a_send_is_done_when_a_receive_has_taken_it() {
 #[test]
 fn what_the_peer_refuses_ends_as_refused() {
     let allowed = |access: Access| {
-        let engine = Engine::open(true).expect("a NIC");
+        let engine = open(true);
         let (a, b) = (Side::new(&engine), Side::new(&engine));
         let (ours, theirs) = meet_as(&a, &b, Service::Connected);
         b.engine.set_remote_access(theirs, access).expect("it is there");
@@ -292,7 +324,7 @@ fn what_the_peer_refuses_ends_as_refused() {
 
 #[test]
 fn completions_are_forgotten_with_their_queue_pair() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let side = Side::new(&engine);
     for destroys in [false, true] {
         let (gone, stays) = (side.qp().0, side.qp().0);
@@ -313,7 +345,7 @@ fn completions_are_forgotten_with_their_queue_pair() {
 
 #[test]
 fn unreliable_queue_pairs_send_and_write() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, theirs) = meet_as(&a, &b, Service::Unreliable);
     a.memory[..2].copy_from_slice(b"uc");
@@ -329,7 +361,7 @@ fn unreliable_queue_pairs_send_and_write() {
 
 #[test]
 fn a_key_names_other_memory_when_it_is_registered_again() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, _) = meet_as(&a, &b, Service::Connected);
     let keys = engine.in_use().keys;
