@@ -377,6 +377,8 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
             Err(Refusal::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
             done => done.map_err(refused),
         },
+        // Who names a peer wants to meet it, which an iWARP device leaves to the connection manager.
+        IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => Err(libc::EOPNOTSUPP),
         IBV_QPS_RTR if !is_managed => {
             if !is_ud {
                 allow(qp, with)?;

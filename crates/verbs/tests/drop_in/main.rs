@@ -1,7 +1,7 @@
 //! Programs that nobody changed, on kiban's libraries (docs/programs.md).
 //!
 //! Goal      every program of the list does its work, or is listed with the reason why not and indeed fails.
-//! How       one test runs the whole list, as the page is one; two cases at a time. `KIBAN_PROGRAMS=WORDS` runs those whose
+//! How       one test runs the whole list, as the page is one. `KIBAN_PROGRAMS=WORDS` runs those whose
 //!           command has the words, and leaves the page alone; `KIBAN_WRITE=1` writes the page.
 //! Needs     the packages that cases name: one that is not there fails the test.
 
