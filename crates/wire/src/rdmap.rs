@@ -16,7 +16,7 @@
 //!
 //! Own       the standards have no Send with Immediate, and nothing that says that a Write or a Send has arrived: that is
 //!           Acknowledge, a tagged message without payload, whose offset is the number of Writes, Sends and immediate data
-//!           that have. Opcodes 12 to 14 are not assigned; they go only between ends that know of each other that they are
+//!           that have, and whose tag is 0, or 1 of an end that is about to leave ([`acknowledge`]). Opcodes 12 to 14 are not assigned; they go only between ends that know of each other that they are
 //!           kiban's.
 //! Terminate soft-iWARP of Linux on little-endian machines swaps the first two nibbles and has M, D, R in the low bits of
 //!           the third octet. Both forms are read; the RFC's is written.
@@ -27,6 +27,14 @@ use arrayvec::ArrayVec;
 use core::fmt;
 
 const VERSION: u8 = 1;
+
+/// Tags of an Acknowledge.
+pub mod acknowledge {
+    /// No more than what has arrived.
+    pub const STAYS: u32 = 0;
+    /// Its sender is about to end its stream.
+    pub const PARTS: u32 = 1;
+}
 
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -438,16 +438,19 @@ impl Board {
         Ok(())
     }
 
-    /// A peer that waits to hear that its last messages have arrived hears it while there is somebody to say so.
-    fn say_what_arrived(&mut self, qp: u32, now: Instant) {
+    /// A peer that waits to hear that its last messages have arrived hears it while there is somebody to say so, and that
+    /// nobody will be.
+    fn say_goodbye(&mut self, qp: u32, now: Instant) {
         if self.core.nic.core.acknowledges(qp) {
+            // One that is over has nothing to say.
+            let _ = self.core.nic.core.part(qp);
             self.core.flush(now);
         }
     }
 
     /// The core's queue pair goes, and with it its connection, whoever made it.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
-        self.say_what_arrived(qp, now);
+        self.say_goodbye(qp, now);
         let end = self.core.nic.end_of(qp).or(met);
         self.core.nic.core.forget_completions(qp);
         // First the queue pair: nothing of it is flushed to a program that has destroyed it.
@@ -605,7 +608,7 @@ impl Board {
         if let Some(&half) = self.qps.halves.get(&qp) {
             self.set_error(half, now)?;
         }
-        self.say_what_arrived(qp, now);
+        self.say_goodbye(qp, now);
         let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
         entry.state = State::Error;
         entry.seat = None;
@@ -620,7 +623,7 @@ impl Board {
 
     fn reset(&mut self, qp: u32, now: Instant) -> Result<(), Refusal> {
         self.drop_half(qp, now);
-        self.say_what_arrived(qp, now);
+        self.say_goodbye(qp, now);
         let entry = self.qps.entries.get_mut(&qp).ok_or(Refusal::UnknownQp)?;
         entry.state = State::Reset;
         entry.seat = None;

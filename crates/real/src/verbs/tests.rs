@@ -215,25 +215,42 @@ fn a_wrong_number_meets_nobody_and_ends_in_error() {
 
 #[test]
 fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
-    let engine = open(true);
-    let (a, b) = (Side::new(&engine), Side::new(&engine));
-    a.memory[..5].copy_from_slice(b"hello");
-    let (ours, theirs) = meet(&a, &b, 11);
-    a.send(ours.0, 1, Operation::SEND, 5);
-    assert_eq!(a.next().status, Status::Success);
-    engine.destroy_qp(ours.0).expect("it is there");
-    let got = b.next();
-    assert_eq!((got.status, got.bytes), (Status::Success, 5));
-    // It does not notice before it sends.
-    while engine.in_use().streams > 0 {
+    for shared_memory in [true, false] {
+        let engine = open(shared_memory);
+        let (a, b) = (Side::new(&engine), Side::new(&engine));
+        a.memory[..5].copy_from_slice(b"hello");
+        let (ours, theirs) = meet(&a, &b, 11);
+        a.send(ours.0, 1, Operation::SEND, 5);
+        assert_eq!(a.next().status, Status::Success);
+        engine.destroy_qp(ours.0).expect("it is there");
+        let got = b.next();
+        assert_eq!((got.status, got.bytes), (Status::Success, 5));
+        // It does not notice before it sends.
+        while engine.in_use().streams > 0 {
+            assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
+        }
+        assert_eq!(engine.state(theirs.0), Ok(State::Rts));
         assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
+        b.send(theirs.0, 2, Operation::SEND, 1);
+        let lost = b.next();
+        assert_eq!((lost.id, lost.status), (2, Status::Lost));
+        engine.destroy_qp(theirs.0).expect("it is there");
     }
-    assert_eq!(engine.state(theirs.0), Ok(State::Rts));
-    assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
-    b.send(theirs.0, 2, Operation::SEND, 1);
-    let lost = b.next();
-    assert_eq!((lost.id, lost.status), (2, Status::Lost));
-    engine.destroy_qp(theirs.0).expect("it is there");
+}
+
+#[test]
+fn who_only_waits_hears_that_a_peer_was_killed() {
+    for shared_memory in [true, false] {
+        let (engine, other) = (open(shared_memory), open(shared_memory));
+        let (a, b) = (Side::new(&engine), Side::new(&other));
+        let (ours, _) = meet(&a, &b, 11);
+        a.send(ours.0, 1, Operation::SEND, 5);
+        assert_eq!((a.next().status, b.next().status), (Status::Success, Status::Success));
+        // All that it had open is closed, and it says nothing: as the system does for a program that is no more.
+        drop((b, other));
+        assert_eq!((a.next().status, engine.state(ours.0)), (Status::Flushed, Ok(State::Error)));
+        engine.destroy_qp(ours.0).expect("it is there");
+    }
 }
 
 #[test]

@@ -747,6 +747,16 @@ impl Rnic {
         self.qp(qp).map(|(qp, _)| qp.stays = true)
     }
 
+    /// Says to a peer that is told of arrivals that this end leaves: before its stream ends, or the peer takes it for killed.
+    pub fn part(&mut self, qp: u32) -> Result<(), Refusal> {
+        let (qp, desk) = self.qp(qp)?;
+        if qp.acknowledges && qp.is_up() {
+            qp.parts = true;
+            qp.want_service(desk);
+        }
+        Ok(())
+    }
+
     /// From now on a Write, a Send or immediate data of a queue pair is done when the peer says that it has arrived, as in
     /// InfiniBand; and it says so of the peer's. Both ends have to want it, and be kiban's, before the first message.
     pub fn acknowledge(&mut self, qp: u32) -> Result<(), Refusal> {

@@ -155,6 +155,9 @@ pub(in super::super) struct Qp {
     /// How many have arrived here, and of how many the peer knows.
     pub(in super::super) arrived: u64,
     pub(in super::super) told: u64,
+    /// That this end leaves is still to be said; the peer has said so.
+    pub(in super::super) parts: bool,
+    pub(in super::super) peer_parts: bool,
     /// The last word, not yet said.
     pub(in super::super) terminate: Option<Terminate>,
     pub(in super::super) wish: StreamWish,
@@ -193,6 +196,8 @@ impl Qp {
                 ..Access::default()
             },
             acknowledges: false,
+            parts: false,
+            peer_parts: false,
             unacknowledged: VecDeque::new(),
             acknowledged: 0,
             arrived: 0,
@@ -274,7 +279,7 @@ impl Qp {
     /// Whether the peer is to be told of what has arrived.
     #[inline]
     pub(in super::super) fn owes_acknowledgement(&self) -> bool {
-        self.arrived != self.told && (self.is_up() || self.terminate.is_some())
+        (self.arrived != self.told || self.parts) && (self.is_up() || self.terminate.is_some())
     }
 
     /// The peer says that so many of our messages have arrived: whether there were so many.
@@ -402,6 +407,8 @@ impl Qp {
             return;
         }
         let is_idle = self.sq.is_empty() && self.rq.incoming.is_none();
+        // The system of a peer that was killed ends its stream as if it had wanted to.
+        let in_order = in_order && (self.peer_parts || !self.acknowledges);
         if in_order && self.stays && self.state == QpState::Rts && is_idle {
             self.is_alone = true;
             return;

@@ -21,7 +21,7 @@ use kiban_ground::{Region, SharedBytes, Slab};
 use kiban_wire::Malformed;
 use kiban_wire::ddp::{self, Header, Placing, UNTAGGED_BYTES, queue};
 use kiban_wire::rdmap::{
-    AtomicRequest, AtomicResponse, IMMEDIATE_BYTES, Opcode, ReadRequest, Reason, Terminate,
+    AtomicRequest, AtomicResponse, IMMEDIATE_BYTES, Opcode, ReadRequest, Reason, Terminate, acknowledge,
 };
 
 /// What becomes of a segment.
@@ -202,13 +202,15 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
                     .map_err(tagged)?;
             }
         }
-        Placing::Tagged { offset, .. } if opcode == Opcode::Acknowledge => {
+        Placing::Tagged { stag, offset } if opcode == Opcode::Acknowledge => {
             if payload > 0 {
                 return Err(fault(Reason::TAGGED_BOUNDS));
             }
-            if !qp.acknowledges || !qp.on_acknowledgement(offset, desk) {
+            let is_known = matches!(stag, acknowledge::STAYS | acknowledge::PARTS);
+            if !is_known || !qp.acknowledges || !qp.on_acknowledgement(offset, desk) {
                 return Err(fault(Reason::OPERATION_OPCODE));
             }
+            qp.peer_parts |= stag == acknowledge::PARTS;
             desk.counters.segments_in += 1;
             qp.want_service(desk);
             return Ok(Judged::Done);

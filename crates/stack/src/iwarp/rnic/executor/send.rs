@@ -18,7 +18,7 @@ use arrayvec::ArrayVec;
 use core::mem;
 use kiban_wire::ddp::{Header, Placing, UNTAGGED_BYTES, queue};
 use kiban_wire::rdmap::{
-    ATOMIC_REQUEST_BYTES, AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, Terminate,
+    ATOMIC_REQUEST_BYTES, AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, Terminate, acknowledge,
 };
 
 /// Where segments go: the lower layer's end of the TO-LLP FIFO.
@@ -101,10 +101,11 @@ pub(in super::super) fn next_segment(
     }
 }
 
-/// Tells the peer how many of its messages have arrived.
+/// Tells the peer how many of its messages have arrived, and whether this end leaves.
 fn acknowledge(qp: &mut Qp, desk: &mut Desk, llp: &mut impl ToLlp) {
     qp.told = qp.arrived;
-    let placing = Placing::Tagged { stag: 0, offset: qp.arrived };
+    let stag = if core::mem::take(&mut qp.parts) { acknowledge::PARTS } else { acknowledge::STAYS };
+    let placing = Placing::Tagged { stag, offset: qp.arrived };
     let mut bytes = [0; UNTAGGED_BYTES];
     let filled = Header { last: true, ulp: Opcode::Acknowledge.octet(), placing }.write(&mut bytes);
     llp.segment(&bytes[..filled], Payload::Bytes(&[]));
