@@ -1,7 +1,7 @@
 //! MPA: frames with a length on a TCP stream, and how two ends agree on them (RFC 5044, RFC 6581).
 //!
 //! ```text
-//! start    | key 16 | M C R S, reserved 3, extensions 1 | revision 8 | private data bytes 16 | private data 0..512
+//! start    | key 16 | M C R S, reserved 2, extensions 2 | revision 8 | private data bytes 16 | private data 0..512
 //! set-up   | A B IRD 14 | C D ORD 14 |     the first four bytes of private data, if S (RFC 6581 §9)
 //! FPDU     | ULPDU bytes 16 | ULPDU | pad 0..3 | CRC-32C 32, lowest byte first |     multiple of four bytes
 //! marker   | reserved 16 | bytes since the FPDU's length field 16 |                  every 512 bytes of the stream
@@ -79,6 +79,15 @@ impl Side {
             Side::Reply => REPLY_KEY,
         }
     }
+
+    /// The reserved bit of its frame that is [`Start::extensions`]. They differ, because siw's reply repeats the flags of the
+    /// request whatever they are.
+    const fn extensions(self) -> u8 {
+        match self {
+            Side::Request => 0x01,
+            Side::Reply => 0x02,
+        }
+    }
 }
 
 /// The front of a request or a reply (RFC 5044 §7.1.1, RFC 6581 §6). Reserved bits are not looked at.
@@ -94,8 +103,9 @@ pub struct Start {
     pub rejected: bool,
     /// S: private data begins with a [`Setup`]. A reserved bit below revision 2.
     pub enhanced: bool,
-    /// The last reserved bit, by which kiban's ends tell each other that they know RFC 7306. Others leave it zero and do
-    /// not look at it (RFC 5044 §7.1.1), so that a peer without it is never asked for more than it knows.
+    /// A reserved bit, by which kiban's ends tell each other that they know RFC 7306: the last of a request, the one before
+    /// it of a reply. Others do not look at them (RFC 5044 §7.1.1) and leave the reply's zero, so that a peer without it is
+    /// never asked for more than it knows.
     pub extensions: bool,
     /// The revision of MPA.
     pub revision: u8,
@@ -130,7 +140,7 @@ impl Start {
             crc: flags & 0x40 != 0,
             rejected: flags & 0x20 != 0,
             enhanced: flags & 0x10 != 0,
-            extensions: flags & 0x01 != 0,
+            extensions: flags & side.extensions() != 0,
             revision,
             private_data_bytes,
         };
@@ -153,7 +163,7 @@ impl Start {
             | (u8::from(self.crc) << 6)
             | (u8::from(self.rejected) << 5)
             | (u8::from(self.enhanced) << 4)
-            | u8::from(self.extensions);
+            | if self.extensions { self.side.extensions() } else { 0 };
         target[17] = self.revision;
         target[18..20].copy_from_slice(&self.private_data_bytes.to_be_bytes());
         START_BYTES
@@ -341,6 +351,28 @@ mod tests {
         start.write(&mut again);
         setup.write(&mut again[START_BYTES..]);
         assert_eq!(again, bytes);
+    }
+
+    #[test]
+    fn a_request_that_is_repeated_knows_no_extensions() {
+        let mut bytes = [0; START_BYTES];
+        for (side, other) in [(Side::Request, Side::Reply), (Side::Reply, Side::Request)] {
+            let start = Start {
+                side,
+                markers: false,
+                crc: true,
+                rejected: false,
+                enhanced: true,
+                extensions: true,
+                revision: 2,
+                private_data_bytes: 4,
+            };
+            start.write(&mut bytes);
+            assert_eq!(Start::read(&bytes), Ok((start, START_BYTES)));
+            bytes[..16].copy_from_slice(other.key());
+            let repeated = Start { side: other, extensions: false, ..start };
+            assert_eq!(Start::read(&bytes), Ok((repeated, START_BYTES)));
+        }
     }
 
     #[test]

@@ -194,6 +194,7 @@ fn requests_are_written_as_asked() {
         (Config { revision: 1, ..plain.clone() }, "0001 0002 6869"),
         (Config { enhanced: false, ..plain.clone() }, "0002 0002 6869"),
         (Config { crc: CrcUse::Wanted, ..plain.clone() }, "5002 0006 0001 0002 6869"),
+        (Config { extensions: true, ..plain.clone() }, "1102 0006 0001 0002 6869"),
         (Config { ord_max: 1, ird_max: 0, ..plain.clone() }, "1002 0006 0000 0001 6869"),
         (all.clone(), "d002 0006 c001 c002 6869"),
         (Config { rtr_write: false, rtr_empty: false, ..all }, "d002 0006 8001 4002 6869"),
@@ -206,6 +207,33 @@ fn requests_are_written_as_asked() {
         assert!(Initiator::new(&config, 0, 0, &long[..bytes_max]).is_ok());
         let refused = Initiator::new(&config, 0, 0, &long[..bytes_max + 1]).map(|_| ());
         assert_eq!(refused, Err(PrivateDataTooLong { bytes_max }));
+    }
+}
+
+#[test]
+fn a_reply_that_repeats_the_request_agrees_on_no_extensions() {
+    let rows = [
+        ("another's", "1002 0004 0002 0001", false),
+        ("siw's, which repeats every flag that it is asked with", "1102 0004 0002 0001", false),
+        ("siw's, to one that also speaks of GSO", "1902 0004 0002 0001", false),
+        ("kiban's", "1202 0004 0002 0001", true),
+    ];
+    for (name, bytes, expected) in rows {
+        for asks in [false, true] {
+            let config = Config { extensions: asks, ..Config::default() };
+            let mut initiator = Initiator::new(&config, 1, 2, &[]).unwrap();
+            let agreed = agreed(initiator.take(&reply(bytes))).unwrap();
+            assert_eq!(agreed.extensions, asks && expected, "{name}, asked: {asks}");
+        }
+    }
+    for (asks, expected, knows) in [("1102", "1202", true), ("1202", "1002", false), ("1802", "1002", false)]
+    {
+        let rest = " 0004 0001 0001";
+        let mut responder = Responder::new(&Config::default());
+        let asked = responder.take(&request(&[asks, rest].concat())).unwrap().expect("a whole request");
+        let (bytes, agreed) = responder.accept(&[], asked.ird, asked.ord).unwrap();
+        assert_eq!(bytes, reply(&[expected, rest].concat()), "{asks}");
+        assert_eq!((asked.extensions, agreed.extensions), (knows, knows), "{asks}");
     }
 }
 
