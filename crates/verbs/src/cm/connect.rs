@@ -215,9 +215,10 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         let engine = below::engine()?;
         match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
             Ok(Ok(end)) => {
+                // Unless it has moved already, which is told as soon as the engine lets go of its lock.
+                let end = *id.state().end.get_or_insert(end);
                 let local = engine.addresses(end).map(|(local, _)| address::plain(local));
                 let mut state = id.state();
-                state.end = Some(end);
                 state.reserved = None;
                 if let Some(local) = local {
                     state.local = Some(local);

@@ -249,6 +249,10 @@ pub(super) unsafe extern "C" fn rdma_create_id(
     })
 }
 
+fn take_end(id: &Id) -> Option<u32> {
+    id.state().end.take()
+}
+
 /// Ends an identifier: when it returns, the program has none of its events.
 pub(super) fn destroy(id: &Arc<Id>) {
     lock(&world().ids).remove(&(id.place() as usize));
@@ -266,7 +270,13 @@ pub(super) fn destroy(id: &Arc<Id>) {
     }
     match (end, below::engine()) {
         (Some(end), Ok(_)) if was_asked => end_request(end),
-        (Some(end), Ok(engine)) => engine.release(end),
+        (Some(end), Ok(engine)) => {
+            engine.release(end);
+            // It may have moved between these two, and is known by where it went.
+            while let Some(end) = take_end(id) {
+                engine.release(end);
+            }
+        }
         _ => {}
     }
     let mut refused = Vec::new();

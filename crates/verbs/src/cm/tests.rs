@@ -9,9 +9,15 @@ use super::{address, below};
 use crate::abi::*;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use kiban_real::verbs::{Channel, CqTells, QpAttributes, QueuePair, Service};
-use std::net::SocketAddr;
+use kiban_real::verbs::{
+    Channel, CqTells, Data, Operation, QpAttributes, QueuePair, Refusal, SendWork, Service,
+};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 fn errno() -> Option<c_int> {
     std::io::Error::last_os_error().raw_os_error()
@@ -452,6 +458,106 @@ fn who_comes_a_moment_before_anybody_listens_is_heard() {
     let request = Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id);
     assert_eq!(request.reject(b""), 0);
     ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
+}
+
+/// A peer that is not kiban's: a socket that somebody has come to, and the request there.
+fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
+    let (mut stream, _) = listener.accept().expect("somebody comes");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+    let mut request = vec![0; 20];
+    stream.read_exact(&mut request).expect("a request");
+    request.resize(20 + usize::from(u16::from_be_bytes([request[18], request[19]])), 0);
+    stream.read_exact(&mut request[20..]).expect("its private data");
+    assert!(request.starts_with(b"MPA ID Req Frame"), "{request:x?}");
+    (stream, request)
+}
+
+/// The reply as siw makes it: the request again, under another key.
+fn repeated(request: &[u8]) -> Vec<u8> {
+    [b"MPA ID Rep Frame", &request[16..]].concat()
+}
+
+/// The flags of a request: S, and in `ib` the bit by which kiban's own operations are offered.
+fn offer() -> u8 {
+    if below::is_ib() { 0x11 } else { 0x10 }
+}
+
+#[test]
+fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = listener.local_addr().expect("an address");
+    let peer = thread::spawn(move || {
+        let (mut stream, request) = next_request(&listener);
+        assert_eq!(request[16], offer());
+        stream.write_all(&repeated(&request)).expect("it is heard");
+        // The first words, and more to wake who slept through them: a Send, and a Write of nothing.
+        let mut words = [0; 24 + 20];
+        stream.read_exact(&mut words).expect("a Send, and what wakes");
+        let (send, write) = words.split_at(24);
+        (send[..4].to_vec(), write[..4].to_vec())
+    });
+    let events = Events::new();
+    let active = Ident::towards(to, &events);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+    events.expect(answered(), 0);
+    let engine = below::engine().expect("an engine");
+    let own = SendWork::new(1, Operation::SendImmediate { data: 7 }, Data::none());
+    assert_eq!(engine.post_sends(queues.qp, [own]), Err((0, Refusal::NotAgreed)));
+    engine.post_sends(queues.qp, [SendWork::new(2, Operation::SEND, Data::none())]).expect("there is room");
+    // Length, then DDP's and RDMAP's octets: last, of version 1; a Send, and a tagged Write.
+    let expected = (vec![0, 18, 0x41, 0x43], vec![0, 14, 0xc1, 0x40]);
+    assert_eq!(peer.join().expect("the peer's story"), expected);
+    expect_over(&events);
+}
+
+#[test]
+fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_again_without_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = listener.local_addr().expect("an address");
+    // In order and not; several times, since what is told comes now before and now after the call returns.
+    let rounds = [false, true].repeat(8);
+    let peer = thread::spawn({
+        let rounds = rounds.clone();
+        move || {
+            for resets in rounds {
+                if below::is_ib() {
+                    let (stream, request) = next_request(&listener);
+                    assert_eq!(request[16], 0x11);
+                    if resets {
+                        reset(&stream);
+                    }
+                }
+                let (mut stream, request) = next_request(&listener);
+                assert_eq!((request[16], &request[24..]), (0x10, &b"hello"[..]));
+                stream.write_all(&repeated(&request)).expect("it is heard");
+                // The program ends the connection, not the one before it.
+                assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
+            }
+        }
+    });
+    for _ in rounds {
+        let events = Events::new();
+        let active = Ident::towards(to, &events);
+        let queues = Queues::new(active.device());
+        assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+        assert_eq!(events.expect(answered(), 0).private_data(), b"hello");
+        assert_eq!(active.disconnect(), 0);
+        expect_over(&events);
+        events.expect_nothing();
+    }
+    peer.join().expect("the peer's story");
+}
+
+/// A socket that is closed resets its peer.
+fn reset(stream: &TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let bytes = size_of_val(&linger) as libc::socklen_t;
+    let value = (&raw const linger).cast();
+    // SAFETY: a socket, and a value of the kind that this option has.
+    let code =
+        unsafe { libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, bytes) };
+    assert_eq!(code, 0);
 }
 
 #[test]
