@@ -54,8 +54,9 @@ pub enum Told {
         /// Why.
         error: ConnectError,
     },
-    /// A peer ended the stream at the sight of a request that offers kiban's own operations, as siw does: it is asked again,
-    /// in the standard's words, from another end.
+    /// A peer that refused the stream, or ended it without an answer, is asked again from another end; at last in the standard's
+    /// words, if it was offered kiban's own operations and may not bear that, though it should not look at the bit (RFC 5044
+    /// §7.1.1).
     Moved {
         /// Which end it was.
         end: u32,
@@ -87,14 +88,15 @@ pub(super) enum EndUse {
     Refused,
 }
 
-/// Pauses, in milliseconds, before somebody is asked again at whose port nobody listened: programs (qperf) tell peers of a port a moment before
-/// they listen there, which a kernel does faster than peers can come.
+/// Pauses, in milliseconds, before somebody is asked again at whose port nobody listened: programs (qperf, perftest) tell peers of a port a
+/// moment before they listen there, which a kernel does faster than peers can come. Where something between forwards streams (QEMU's
+/// network, docker-proxy, ssh -L), nobody is refused: a stream ends before there is an answer.
 const PAUSES_MS: [u64; 4] = [5, 10, 20, 40];
 
 /// What was asked for.
 #[derive(Clone)]
 pub(super) struct Again {
-    /// kiban's own operations were offered: a peer that does not bear that is asked in the standard's words, once.
+    /// kiban's own operations were offered: a peer that still has not answered is asked in the standard's words, once.
     offers: bool,
     /// How many of the pauses are over.
     refused: usize,
@@ -275,15 +277,17 @@ impl Board {
                 Some(EndUse::Manager(listens, again)) => {
                     let listens = listens.clone();
                     match (&failed, again) {
-                        (Some(ConnectError::Lost), Some(again)) if again.offers => {
-                            let again = Again { offers: false, ..(**again).clone() };
-                            self.ask_again(end, listens, again, now);
-                            continue;
-                        }
-                        (Some(ConnectError::Unreachable), Some(again)) if again.refused < PAUSES_MS.len() => {
+                        (Some(ConnectError::Unreachable | ConnectError::Lost), Some(again))
+                            if again.refused < PAUSES_MS.len() =>
+                        {
                             again.pauses = true;
                             let at = now + Duration::from_millis(PAUSES_MS[again.refused]);
                             self.ask_at(at, end);
+                            continue;
+                        }
+                        (Some(ConnectError::Lost), Some(again)) if again.offers => {
+                            let again = Again { offers: false, ..(**again).clone() };
+                            self.ask_again(end, listens, again, now);
                             continue;
                         }
                         (_, Some(again)) if again.pauses => continue,

@@ -512,23 +512,25 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
 }
 
 #[test]
-fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_again_without_it() {
+fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     // In order and not; several times, since what is told comes now before and now after the call returns.
-    let rounds = [false, true].repeat(8);
+    let rounds = [false, true].repeat(4);
     let peer = thread::spawn({
         let rounds = rounds.clone();
         move || {
             for resets in rounds {
-                if below::is_ib() {
-                    let (stream, request) = next_request(&listener);
+                let (mut stream, mut request) = next_request(&listener);
+                // The first time, and after each pause; without offers there is nothing to be ended for.
+                for _ in 0..if below::is_ib() { 5 } else { 0 } {
                     assert_eq!(request[16], 0x11);
                     if resets {
                         reset(&stream);
                     }
+                    drop(stream);
+                    (stream, request) = next_request(&listener);
                 }
-                let (mut stream, request) = next_request(&listener);
                 assert_eq!((request[16], &request[24..]), (0x10, &b"hello"[..]));
                 stream.write_all(&repeated(&request)).expect("it is heard");
                 // The program ends the connection, not the one before it.
@@ -547,6 +549,54 @@ fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_again_without_it() {
         events.expect_nothing();
     }
     peer.join().expect("the peer's story");
+}
+
+#[test]
+fn who_is_let_in_and_cut_before_anybody_listens_behind_it_is_heard() {
+    let forwarder = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = forwarder.local_addr().expect("an address");
+    let peer = thread::spawn(move || {
+        // Nobody listens behind it yet: it ends what it let in, now at once, now when something has come.
+        for at_once in [true, false, true] {
+            let (mut stream, _) = forwarder.accept().expect("somebody comes");
+            if !at_once {
+                stream.read_exact(&mut [0; 20]).expect("a request");
+            }
+        }
+        let (mut stream, request) = next_request(&forwarder);
+        assert_eq!(request[16], offer(), "nothing less is offered than at first");
+        stream.write_all(&repeated(&request)).expect("it is heard");
+        assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
+    });
+    let events = Events::new();
+    let active = Ident::towards(to, &events);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+    events.expect(answered(), 0);
+    assert_eq!(active.disconnect(), 0);
+    expect_over(&events);
+    peer.join().expect("the peer's story");
+}
+
+#[test]
+fn a_peer_that_ends_whatever_it_is_asked_is_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = listener.local_addr().expect("an address");
+    let peer = thread::spawn(move || {
+        let times = if below::is_ib() { 6 } else { 5 };
+        for _ in 0..times {
+            drop(next_request(&listener));
+        }
+        listener.set_nonblocking(true).expect("it does not wait");
+        listener
+    });
+    let events = Events::new();
+    let active = Ident::towards(to, &events);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+    events.expect(RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET);
+    events.expect_nothing();
+    assert!(peer.join().expect("the peer's story").accept().is_err(), "nobody asks any more");
 }
 
 /// A socket that is closed resets its peer.
