@@ -8,6 +8,7 @@ use super::datagrams::Datagrams;
 use super::ports::Ports;
 use super::queue_pairs::QueuePairs;
 use super::{Channel, CqTells, Happening, Ways, What};
+use crate::link::same_user::Asker;
 use crate::rdma::Lower;
 use crate::rdma::core::Core;
 use crate::turn::Machine;
@@ -30,6 +31,8 @@ pub(super) struct Board {
     pub(super) ends: Ends,
     pub(super) listeners: Listeners,
     pub(super) datagrams: Datagrams,
+    /// Who asks whose a peer's socket is.
+    pub(super) asker: Asker,
     /// The connection manager offers and takes what only kiban's ends know.
     pub(super) offers: bool,
     /// Somebody was told something.
@@ -52,6 +55,7 @@ impl Board {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
+            asker: Asker::open()?,
             offers: ways.extensions,
             news: false,
         })

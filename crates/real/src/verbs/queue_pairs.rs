@@ -25,7 +25,6 @@
 use super::board::Board;
 use super::connections::EndUse;
 use super::{Channel, Engine, Happening, What};
-use crate::link::same_user;
 use crate::rdma::core::Way;
 use crate::turn::Machine;
 use kiban_ground::Instant;
@@ -789,7 +788,7 @@ impl Board {
             && (seat.peer.address, seat.peer.qpn) == (held.from.ip().to_canonical(), source)
             && begins.is_none_or(|begins| begins == seat.peer.begins)
             && seat.ours.is_none_or(|(ours, _)| ours == expects)
-            && same_user::is_allowed(held.local, held.from);
+            && self.asker.is_allowed(held.local, held.from);
         if !fits {
             self.refuse(&held, meeting::Refusal::Other, now);
             return None;
@@ -815,7 +814,7 @@ impl Board {
     }
 
     fn is_same_user(&self, end: u32) -> bool {
-        self.core.addresses(end).is_some_and(|(local, peer)| same_user::is_allowed(local, peer))
+        self.core.addresses(end).is_some_and(|(local, peer)| self.asker.is_allowed(local, peer))
     }
 
     // ---- time
