@@ -1,5 +1,7 @@
 //! Two queue pairs of one process meet, and those that should not do not.
 
+mod hostile;
+
 use super::*;
 use kiban_stack::iwarp::rnic::Sges;
 use std::net::{IpAddr, Ipv4Addr};
