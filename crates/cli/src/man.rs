@@ -47,6 +47,7 @@ fn write(command: &Command, names: &[String], folder: &Path) -> std::io::Result<
     page.render(&mut text)?;
     let mut text = String::from_utf8_lossy(&text)
         .replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n.nf\n")
+        .replace("\n\nVariables:\n", "\n.fi\n.SH ENVIRONMENT\n.nf\n")
         .replace(".SH EXTRA\nExit status: ", ".SH EXIT STATUS\n")
         .replace("\n\nExit status: ", "\n.fi\n.SH EXIT STATUS\n");
     let others = names.iter().filter(|other| **other != name(command));

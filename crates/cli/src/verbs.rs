@@ -30,13 +30,13 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
 /// every address of this host. It needs no rights, no kernel module and no change.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban verbs -- ibv_devinfo\n  kiban verbs -- rping -s -a 127.0.0.1 &\n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\n  kiban verbs --transport ib -- ucx_info -d       for programs that pass iWARP devices over\n  eval \"$(kiban verbs --env)\"                     for every program of this shell\n\nExit status: the program's, 126 or 127 when it cannot be started, 1 when kiban's libraries are missing, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban verbs -- ibv_devinfo\n  kiban verbs -- rping -s -a 127.0.0.1 &\n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\n  eval \"$(kiban verbs --env)\"                          for every program of this shell\n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\n\nVariables:\n  KIBAN_TRANSPORT=ib|iwarp    what --transport says, which goes before it\n  KIBAN_SHARED_MEMORY=0       processes of one host use TCP, too\n  KIBAN_VERBS_LIB=FOLDER      where kiban's libraries are, if not beside this program\n\nExit status: the program's, 126 or 127 when it cannot be started, 1 when kiban's libraries are missing, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Verbs {
     /// Print the environment as commands of sh, and run nothing.
     #[arg(long, conflicts_with = "program")]
     env: bool,
-    /// What the NIC says it is; by default what suits the program.
+    /// What the NIC says it is [default: ib, or what KIBAN_TRANSPORT says].
     #[arg(long, value_enum)]
     transport: Option<Transport>,
     /// The program and its arguments.
@@ -47,9 +47,9 @@ pub(crate) struct Verbs {
 /// What a device can be.
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
-    /// An iWARP NIC, as it is on the wire.
+    /// An iWARP NIC, as it is on the wire: for peers with siw or an iWARP card.
     Iwarp,
-    /// An InfiniBand adapter on Ethernet, for programs that use no other.
+    /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,
 }
 

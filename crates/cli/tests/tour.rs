@@ -157,4 +157,10 @@ fn completions_and_manual_pages_are_made() {
         assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
     }
     assert!(page.contains("\"kiban ") && page.contains("[\\-\\-pcap DIR]"), "{page}");
+    let page = std::fs::read_to_string(folder.join("kiban-verbs.1")).unwrap();
+    let variables =
+        page.split(".SH ENVIRONMENT\n.nf\n").nth(1).expect(&page).split(".SH ").next().unwrap_or_default();
+    for variable in ["KIBAN_TRANSPORT", "KIBAN_SHARED_MEMORY", "KIBAN_VERBS_LIB"] {
+        assert!(variables.contains(variable), "{variable}: {page}");
+    }
 }

@@ -12,6 +12,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use kiban_real::verbs::gid;
+use std::io::{Write, stderr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 
@@ -25,10 +26,24 @@ pub(crate) enum Transport {
 /// As the environment says: `iwarp`, or else `ib`.
 pub(crate) fn transport() -> Transport {
     static TRANSPORT: OnceLock<Transport> = OnceLock::new();
-    *TRANSPORT.get_or_init(|| match std::env::var("KIBAN_TRANSPORT") {
-        Ok(told) if told.eq_ignore_ascii_case("iwarp") => Transport::Iwarp,
-        _ => Transport::Ib,
+    *TRANSPORT.get_or_init(|| {
+        let told = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
+        named(&told.to_string_lossy()).unwrap_or_else(|| {
+            // A slip here would only show in what devices say of themselves. Who cannot be told goes on all the same.
+            let told = told.display();
+            let _ = writeln!(stderr(), "kiban: KIBAN_TRANSPORT is ib or iwarp, not {told}: ib it is");
+            Transport::Ib
+        })
     })
+}
+
+/// What a word stands for; none is `ib`.
+fn named(word: &str) -> Option<Transport> {
+    match word.to_ascii_lowercase().as_str() {
+        "" | "ib" => Some(Transport::Ib),
+        "iwarp" => Some(Transport::Iwarp),
+        _ => None,
+    }
 }
 
 /// A device.
@@ -273,6 +288,13 @@ mod tests {
             let theirs = thread.join().expect("no panic");
             assert_eq!(theirs, first.iter().map(|one| *one as usize).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_transport_has_one_of_two_names() {
+        assert_eq!(["", "ib", "IB"].map(named), [Some(Transport::Ib); 3]);
+        assert_eq!(["iwarp", "iWARP"].map(named), [Some(Transport::Iwarp); 2]);
+        assert_eq!(["roce", "iwarp ", "0"].map(named), [None; 3]);
     }
 
     #[test]

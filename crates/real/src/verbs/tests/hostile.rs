@@ -76,7 +76,7 @@ fn ready_to_receive() -> Vec<u8> {
 
 #[test]
 fn who_has_closed_is_not_let_in_whatever_it_knows() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let side = Side::new(&engine);
     let (qp, qpn) = victim(&side);
     // It has gone before anybody looks.
@@ -84,13 +84,14 @@ fn who_has_closed_is_not_let_in_whatever_it_knows() {
         let mut socket = TcpStream::connect(door(qpn)).expect("it listens");
         socket.write_all(request(right(qpn)).request()).expect("it listens");
     });
-    assert!(come(right(qpn)).is_some(), "the place was not taken");
+    let caller = come(right(qpn));
+    assert!(caller.is_some(), "the place was not taken");
     assert_eq!(engine.state(qp), Ok(State::Rts));
 }
 
 #[test]
 fn strangers_get_nowhere_and_keep_nobody_out() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let side = Side::new(&engine);
     let (_, qpn) = victim(&side);
     let silent: Vec<_> = (0..1500).map(|_| TcpStream::connect(door(qpn)).expect("it listens")).collect();
@@ -121,7 +122,7 @@ fn strangers_get_nowhere_and_keep_nobody_out() {
 
 #[test]
 fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let side = Side::new(&engine);
     let base = side.memory.as_ptr() as u64;
     let atomic = |stag, offset| {
@@ -167,7 +168,7 @@ fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
 #[test]
 fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
     for round in 0..8u64 {
-        let engine = Engine::open(true).expect("a NIC");
+        let engine = open(true);
         let side = Side::new(&engine);
         let (qp, qpn) = victim(&side);
         side.receive(qp, 9);
@@ -233,7 +234,7 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
 #[test]
 fn forged_datagrams_land_nowhere() {
     use kiban_wire::datagram;
-    let engine = Engine::open(true).expect("a NIC");
+    let engine = open(true);
     let side = Side::new(&engine);
     let (qp, qpn) = side.qp_for(Service::Datagrams);
     let connected = victim(&side);
