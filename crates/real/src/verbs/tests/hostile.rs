@@ -9,6 +9,7 @@ use kiban_stack::iwarp::stream::Chunk;
 use kiban_wire::ddp::{Header, Placing, queue};
 use kiban_wire::meeting::Meeting;
 use kiban_wire::rdmap::{AtomicRequest, Opcode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
@@ -91,6 +92,9 @@ fn who_has_closed_is_not_let_in_whatever_it_knows() {
 
 #[test]
 fn strangers_get_nowhere_and_keep_nobody_out() {
+    // Both ends of every connection are this process's files.
+    let was = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: was.maximum, maximum: was.maximum });
     let engine = open(true);
     let side = Side::new(&engine);
     let (_, qpn) = victim(&side);
