@@ -45,6 +45,18 @@ use std::time::Duration;
 /// Where somebody waits: at a channel, by its file.
 type Queue = RawFd;
 
+/// How many files the program may have open.
+fn files_max() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| most as usize)
+}
+
+/// The bounds of a NIC whose program may have so many files: strangers at its ports hold a quarter of them at most.
+fn config(files_max: usize) -> Config {
+    let config = Config::default();
+    Config { waiting_max: config.waiting_max.min(files_max / 4), ..config }
+}
+
 /// How a NIC deals with peers that are kiban's too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ways {
@@ -126,7 +138,7 @@ impl Engine {
     /// The system has no file or thread to spare.
     pub fn open(ways: Ways) -> io::Result<Engine> {
         let turn =
-            Turn::new("kiban-verbs", Helping::ALERT, |epoll| Board::open(Config::default(), ways, epoll))?;
+            Turn::new("kiban-verbs", Helping::ALERT, |epoll| Board::open(config(files_max()), ways, epoll))?;
         Ok(Engine { turn })
     }
 

@@ -102,23 +102,34 @@ fn peer(qpn: u32, begins: u32) -> Option<Peer> {
     Some(Peer { address: HOME, qpn, begins, reads: 16 })
 }
 
-const PATIENCE: Option<Duration> = Some(Duration::from_millis(300));
+/// Of a queue pair that will meet its peer, however busy the machine is; of one that will not.
+const PATIENCE: Option<Duration> = Some(SOON);
+const IMPATIENCE: Option<Duration> = Some(Duration::from_millis(300));
 
 /// Two sides of one process whose queue pairs are told of each other; whether both use the right numbers.
 fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32)) {
+    let patience = if psn_that_b_is_told == 11 { PATIENCE } else { IMPATIENCE };
     let (ours, theirs) = (a.qp(), b.qp());
     for id in 0..4 {
         a.receive(ours.0, 100 + id);
         b.receive(theirs.0, 100 + id);
     }
     a.engine.ready_to_receive(ours.0, peer(theirs.1, 22)).expect("a port").expect("it is ready");
-    a.engine.ready_to_send(ours.0, 11, 16, PATIENCE).expect("it is ready to receive");
+    a.engine.ready_to_send(ours.0, 11, 16, patience).expect("it is ready to receive");
     b.engine
         .ready_to_receive(theirs.0, peer(ours.1, psn_that_b_is_told))
         .expect("a port")
         .expect("it is ready");
-    b.engine.ready_to_send(theirs.0, 22, 16, PATIENCE).expect("it is ready to receive");
+    b.engine.ready_to_send(theirs.0, 22, 16, patience).expect("it is ready to receive");
     (ours, theirs)
+}
+
+#[test]
+fn strangers_have_a_quarter_of_the_files_at_most() {
+    let default = Config::default().waiting_max;
+    for (files, waiting) in [(1024, 256), (usize::MAX, default), (0, 0)] {
+        assert_eq!(config(files).waiting_max, waiting);
+    }
 }
 
 #[test]
