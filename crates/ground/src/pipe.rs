@@ -115,13 +115,13 @@ impl Writer {
         if read.wrapping_sub(self.read) > self.written.wrapping_sub(self.read) {
             return Err(Condemned);
         }
-        if self.full && self.side.room - self.written.wrapping_sub(read) < self.side.piece() {
+        let room = self.side.room - self.written.wrapping_sub(read);
+        if self.full && room < self.side.piece() {
             return Ok(0);
         }
         self.read = read;
-        let room = (self.side.room - self.written.wrapping_sub(read)) as usize;
-        self.full = room < wanted;
-        Ok(room)
+        self.full = (room as usize) < wanted;
+        Ok(room as usize)
     }
 
     /// Copies in as many bytes as there is room for: how many. The last of them are shown by [`Writer::show`].

@@ -134,31 +134,34 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
 
 /// To and fro: half a round trip in microseconds.
 pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
-    let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
-    let mut socket = Socket::connect(&address, wait.1);
-    let mut block = vec![7; bytes];
+    let mut trip = echoed(peer, bytes, wait);
     let mut turns = |count: usize| {
-        for _ in 0..count {
-            socket.write_all(&block);
-            assert!(socket.read_all(&mut block), "the peer answers");
-        }
+        (0..count).for_each(|_| trip());
         count as f64
     };
     turns(200);
     trial.measure(|| turns(100)).nanos_each() / 2e3
 }
 
-/// The typical half of a round trip, of so many, microseconds: the median, as perftest has it.
-pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
+/// A socket whose peer sends back what comes, and a block for it.
+fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + use<> {
     let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
     let mut block = vec![7; bytes];
+    move || {
+        socket.write_all(&block);
+        assert!(socket.read_all(&mut block), "the peer answers");
+    }
+}
+
+/// The typical half of a round trip, of so many, microseconds: the median, as perftest has it.
+pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
+    let mut trip = echoed(peer, bytes, wait);
     let clock = Clock::new();
     let mut trips: Vec<_> = (0..turns)
         .map(|_| {
             let begun = clock.now();
-            socket.write_all(&block);
-            assert!(socket.read_all(&mut block), "the peer answers");
+            trip();
             clock.now().since(begun)
         })
         .collect();

@@ -92,8 +92,7 @@ fn help<M: Machine, Q: Place>(shared: &Shared<M, Q>, end: &End) {
         }
         let idle = shared.clock.now().since(Instant::from_nanos(shared.driven_at.load(Ordering::Relaxed)));
         // Whoever copies a long message holds the lock for longer than a tick.
-        let is_held = matches!(shared.held.try_lock(), Err(TryLockError::WouldBlock));
-        if idle < tick || is_held {
+        if idle < tick || matches!(shared.held.try_lock(), Err(TryLockError::WouldBlock)) {
             tick = if shared.helping.alert { (tick * 2).min(tick_max) } else { idle_min };
             continue;
         }

@@ -460,6 +460,15 @@ fn who_comes_a_moment_before_anybody_listens_is_heard() {
     ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
 }
 
+/// Somebody who has asked to be connected: its events, and what it has.
+fn calls(to: SocketAddr, words: &[u8]) -> (Events, Ident, Queues) {
+    let events = Events::new();
+    let active = Ident::towards(to, &events);
+    let queues = Queues::new(active.device());
+    assert_eq!(active.connect(&mut param(&queues, words)), 0);
+    (events, active, queues)
+}
+
 /// A peer that is not kiban's: a socket that somebody has come to, and the request there.
 fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     let (mut stream, _) = listener.accept().expect("somebody comes");
@@ -496,10 +505,7 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
         let (send, write) = words.split_at(24);
         (send[..4].to_vec(), write[..4].to_vec())
     });
-    let events = Events::new();
-    let active = Ident::towards(to, &events);
-    let queues = Queues::new(active.device());
-    assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+    let (events, _active, queues) = calls(to, b"hello");
     events.expect(answered(), 0);
     let engine = below::engine().expect("an engine");
     let own = SendWork::new(1, Operation::SendImmediate { data: 7 }, Data::none());
@@ -539,10 +545,7 @@ fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
         }
     });
     for _ in rounds {
-        let events = Events::new();
-        let active = Ident::towards(to, &events);
-        let queues = Queues::new(active.device());
-        assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+        let (events, active, _queues) = calls(to, b"hello");
         assert_eq!(events.expect(answered(), 0).private_data(), b"hello");
         assert_eq!(active.disconnect(), 0);
         expect_over(&events);
@@ -568,10 +571,7 @@ fn who_is_let_in_and_cut_before_anybody_listens_behind_it_is_heard() {
         stream.write_all(&repeated(&request)).expect("it is heard");
         assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
     });
-    let events = Events::new();
-    let active = Ident::towards(to, &events);
-    let queues = Queues::new(active.device());
-    assert_eq!(active.connect(&mut param(&queues, b"hello")), 0);
+    let (events, active, _queues) = calls(to, b"hello");
     events.expect(answered(), 0);
     assert_eq!(active.disconnect(), 0);
     expect_over(&events);
@@ -590,10 +590,7 @@ fn a_peer_that_ends_whatever_it_is_asked_is_lost() {
         listener.set_nonblocking(true).expect("it does not wait");
         listener
     });
-    let events = Events::new();
-    let active = Ident::towards(to, &events);
-    let queues = Queues::new(active.device());
-    assert_eq!(active.connect(&mut param(&queues, b"")), 0);
+    let (events, _active, _queues) = calls(to, b"");
     events.expect(RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET);
     events.expect_nothing();
     assert!(peer.join().expect("the peer's story").accept().is_err(), "nobody asks any more");
