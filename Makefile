@@ -2,6 +2,7 @@
 #
 #     make tour TOUR=...      arguments for the tour
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
+#     make properties         CASES=20000 for each property, SEED= from which they grow (make test has a fixed one)
 #     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
@@ -10,6 +11,8 @@
 CARGO ?= cargo
 TOUR ?=
 TEST ?= --workspace
+SEED ?= 1
+CASES ?= 20000
 SIW ?=
 BENCH ?=
 FUZZ ?= all
@@ -23,7 +26,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help tour verbs install deb test test-siw bench fuzz lint format clippy deny doc
+.PHONY: help tour verbs install deb test properties test-siw bench fuzz lint format clippy deny doc
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -58,8 +61,16 @@ deb: verbs ## Make a Debian package of the same, in target/release
 
 test: ## Run all tests
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
-		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py
-	$(CARGO) test --locked $(TEST)
+		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm \
+		default-jdk-headless maven
+	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked $(TEST)
+
+properties: SEED = $(shell date +%s)
+properties: ## Search longer for what breaks a property, from a new seed: CASES=20000 (some take minutes)
+	@scripts/need cargo gcc
+	@echo "make properties SEED=$(SEED) CASES=$(CASES)"
+	PROPTEST_RNG_SEED=$(SEED) PROPTEST_CASES=$(CASES) $(CARGO) test --locked --no-fail-fast \
+		-p kiban-ground -p kiban-wire -p kiban-stack -p kiban-board
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/siw.md)
 	@scripts/need cargo gcc

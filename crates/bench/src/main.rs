@@ -6,6 +6,7 @@
 
 mod line;
 mod memory;
+mod osi;
 mod rdma;
 mod sar;
 mod sim;
@@ -26,7 +27,7 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 9] = [
+const FAMILIES: [Family; 10] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
@@ -37,6 +38,7 @@ const FAMILIES: [Family; 9] = [
         about: "RDMA over TCP sockets against raw TCP and other libraries",
         run: rdma::run,
     },
+    Family { name: "osi", about: "files by FTAM over TCP sockets against a raw stream", run: osi::run },
     Family { name: "sim", about: "an OC-3c line in virtual time against real time", run: sim::run },
     Family { name: "line", about: "TCP against the limit of an OC-3c line, exact", run: line::run },
     Family { name: "wait", about: "ways to wait, from polling to adaptive, in real time", run: wait::run },

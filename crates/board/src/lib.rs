@@ -22,6 +22,7 @@ mod cut;
 mod edge;
 mod host;
 mod merge;
+pub mod osi;
 mod port;
 pub mod queues;
 mod wiring;

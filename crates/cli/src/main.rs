@@ -2,14 +2,19 @@
 #![forbid(unsafe_code)]
 
 mod completions;
+mod ftam;
+mod log;
 mod man;
 mod messages;
+mod osi;
 mod rdma;
 mod reproduce;
 mod talk;
 mod tour;
 mod verbs;
 mod vi;
+mod way;
+mod xot;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +38,9 @@ enum Verb {
     Vi(vi::Vi),
     Rdma(rdma::Rdma),
     Verbs(verbs::Verbs),
+    Ftam(Box<ftam::Ftam>),
+    Osi(osi::Osi),
+    Xot(xot::Xot),
     Reproduce(reproduce::Reproduce),
     Completions(completions::Completions),
     Man(man::Man),
@@ -45,6 +53,9 @@ fn main() -> ExitCode {
         Verb::Vi(vi) => vi.run(),
         Verb::Rdma(rdma) => rdma.run(),
         Verb::Verbs(verbs) => verbs.run(),
+        Verb::Ftam(ftam) => ftam.run(),
+        Verb::Osi(osi) => osi.run(),
+        Verb::Xot(xot) => xot.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),

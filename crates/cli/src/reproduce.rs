@@ -1,16 +1,18 @@
 //! `kiban reproduce`: what papers published, made again.
 
+mod osi_board;
+mod output;
 mod rdma_nic;
 mod via_library;
 mod wide_area;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::Options;
 use kiban_lab::reproduce::atm_board::{self, Effort};
-use kiban_lab::reproduce::{Report, mechanisms};
-use kiban_lab::{Options, chart};
+use kiban_lab::reproduce::mechanisms;
 use kiban_sim::cost::Mechanism;
-use std::path::{Path, PathBuf};
+use output::Output;
 use std::process::ExitCode;
 
 /// Make published results again, and say what came out.
@@ -33,6 +35,7 @@ enum Paper {
     WideArea(wide_area::WideArea),
     ViaLibrary(via_library::ViaLibrary),
     RdmaNic(rdma_nic::RdmaNic),
+    OsiBoard(osi_board::OsiBoard),
 }
 
 impl Reproduce {
@@ -42,6 +45,7 @@ impl Reproduce {
             Paper::WideArea(wide_area) => wide_area.run(),
             Paper::ViaLibrary(via_library) => via_library.run(),
             Paper::RdmaNic(rdma_nic) => rdma_nic.run(),
+            Paper::OsiBoard(osi_board) => osi_board.run(),
         }
     }
 }
@@ -55,12 +59,8 @@ impl Reproduce {
     after_help = "Examples:\n  kiban reproduce atm-board                   the tables\n  kiban reproduce atm-board --csv > fig.csv   the figures' points\n  kiban reproduce atm-board --svg /tmp/figs   the figures\n  kiban reproduce atm-board --without sum     what one of the paper's mechanisms was worth, and is here"
 )]
 struct AtmBoard {
-    /// Print one JSON object in place of the tables.
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print the figures' points as comma-separated values in place of the tables.
-    #[arg(long)]
-    csv: bool,
+    #[command(flatten)]
+    output: Output,
     /// Shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
@@ -68,9 +68,6 @@ struct AtmBoard {
     /// there are no points to write then, so it goes with --json and --quick, but neither with --csv nor with --svg.
     #[arg(long, value_name = "MECHANISM", conflicts_with_all = ["csv", "svg"])]
     without: Option<Without>,
-    /// Write the figures into this folder, one SVG each.
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -98,17 +95,7 @@ impl AtmBoard {
         let bar = bar(effort.points());
         let report = atm_board::report(effort, &mut || bar.inc(1));
         bar.finish_and_clear();
-        if let Some(folder) = &self.svg {
-            draw(&report, folder)?;
-        }
-        crate::print(&if self.json {
-            json(&report)?
-        } else if self.csv {
-            report.figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
-        } else {
-            report.to_string()
-        })?;
-        Ok(if report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        self.output.put(&report)
     }
 
     fn compare(&self, without: Without, effort: Effort) -> Result<ExitCode, String> {
@@ -123,38 +110,12 @@ impl AtmBoard {
         let options = if self.quick { Options::quick() } else { Options::full() };
         let modelled = mechanisms::modelled(&chosen, effort.interval);
         let measured = mechanisms::measured(&chosen, Options { dir: None, ..options });
-        crate::print(&if self.json {
-            json(&serde_json::json!({ "modelled": modelled, "measured": measured }))?
-        } else {
+        let object = serde_json::json!({ "modelled": modelled, "measured": measured });
+        self.output.print(&object, || {
             format!("{}\n{}", mechanisms::modelled_table(&modelled), mechanisms::measured_table(&measured))
         })?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn json(value: &impl serde::Serialize) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    Ok(text + "\n")
-}
-
-fn draw(report: &Report, folder: &Path) -> Result<(), String> {
-    let pictures = report.figures.iter().map(|figure| (figure.name, chart::svg(figure)));
-    write_pictures(report.paper, pictures, folder)
-}
-
-/// Writes pictures, each by its name, into a folder.
-fn write_pictures<'a>(
-    paper: &str,
-    pictures: impl Iterator<Item = (&'a str, String)>,
-    folder: &Path,
-) -> Result<(), String> {
-    let say =
-        |error: std::io::Error| format!("the pictures cannot be written to {}: {error}", folder.display());
-    std::fs::create_dir_all(folder).map_err(say)?;
-    for (name, svg) in pictures {
-        std::fs::write(folder.join(format!("{paper}-{name}.svg")), svg).map_err(say)?;
-    }
-    Ok(())
 }
 
 /// A bar on standard error, if somebody watches.

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 ///
 /// Two boards stand in virtual time, joined by OC-3c lines through an ATM switch. The file goes one way and the other
 /// over one session, then over sixty at once; then through the VI board, over a cLAN-like link; then by RDMA Write and
-/// Read, over this machine's TCP in real time, the board's own TCP and EFE. SHA-256 tells whether it arrived whole.
+/// Read, over this machine's TCP in real time, the board's own TCP and EFE; then by FTAM through all seven layers of OSI, over
+/// X.25 on a line of 2 Mbit/s, over the board's own TCP and in internal loopback. SHA-256 tells whether it arrived whole.
 /// Nothing leaves this machine.
 #[derive(Args)]
 #[command(
@@ -60,6 +61,12 @@ impl Tour {
             let row = tour::rdma::run(by, over, &cargo, &mut |bytes| bar.set_position(before + bytes));
             rows.push(row.map_err(|failure| failure.to_string())?);
         }
+        for (done, over) in tour::osi::LEGS.into_iter().enumerate() {
+            bar.set_message(tour::osi::name(over));
+            let before = (LEGS.len() + 1 + tour::rdma::LEGS.len() + done) as u64 * cargo.len();
+            let row = tour::osi::run(over, &cargo, &mut |bytes| bar.set_position(before + bytes));
+            rows.push(row.map_err(|failure| failure.to_string())?);
+        }
         bar.finish_and_clear();
         crate::print(&if self.json { json(&rows)? } else { tour::table(&rows).to_string() })?;
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -71,8 +78,11 @@ impl Tour {
         let style =
             ProgressStyle::with_template("{msg:32} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec}")
                 .expect("the template is well formed");
-        ProgressBar::with_draw_target(Some(bytes * (LEGS.len() + 1 + tour::rdma::LEGS.len()) as u64), target)
-            .with_style(style)
+        ProgressBar::with_draw_target(
+            Some(bytes * (LEGS.len() + 1 + tour::rdma::LEGS.len() + tour::osi::LEGS.len()) as u64),
+            target,
+        )
+        .with_style(style)
     }
 }
 

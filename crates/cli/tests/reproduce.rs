@@ -90,6 +90,31 @@ fn a_figure_of_the_rdma_nic_is_drawn() {
 }
 
 #[test]
+fn the_osi_board_has_figures_tasks_and_this_machine() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("osi");
+    let _ = std::fs::remove_dir_all(&folder);
+    let svg = folder.to_str().expect("a plain name");
+    let output = kiban(&["reproduce", "osi-board", "--quick", "--json", "--svg", svg]);
+    // By how much session's time grows is missed, and said to be.
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = made["rows"].as_array().expect("rows");
+    let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
+    assert_eq!((of("missed"), of("fitted"), of("met")), (1, 4, 7));
+    let constants = made["constants"].as_array().expect("constants");
+    assert_eq!(constants.iter().filter(|one| one["origin"] == "fitted").count(), 3);
+    assert_eq!(made["figure_3"].as_array().expect("bars").len(), 4);
+    let measured = made["measured"].as_array().expect("settings");
+    assert!(measured.iter().all(|one| one["mb_per_second"].as_f64() > Some(1.0)), "{measured:?}");
+    for figure in ["2a", "2b"] {
+        let text = std::fs::read_to_string(folder.join(format!("osi-board-figure-{figure}.svg")));
+        assert_eq!(text.expect("it was drawn").matches("<polyline").count(), 2);
+    }
+    let output = kiban(&["reproduce", "osi-board", "--quick", "--csv"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2 * 2 + 2 * 4 + 2 * 5);
+}
+
+#[test]
 fn polling_and_interrupts_are_measured_on_this_machine() {
     let output = kiban(&["reproduce", "via-library", "--measure", "--quick", "--json"]);
     assert!(output.status.success(), "{output:?}");

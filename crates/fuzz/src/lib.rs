@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod atm_board;
+mod circuits;
 mod craft;
 mod efe_endpoint;
 mod ethernet_board;
+mod ftam;
 #[cfg(test)]
 mod hostile;
 mod input;
@@ -20,12 +22,15 @@ mod ip_board;
 mod iwarp;
 pub mod mutate;
 mod oracle;
+mod osi;
+mod osi_lower;
 mod rnic;
 mod session;
 mod stand;
 mod streams;
 mod vi_nic;
 mod wire;
+mod x25;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -69,6 +74,7 @@ impl std::fmt::Debug for Target {
 /// Every target.
 pub fn targets() -> Vec<Target> {
     let mut all = wire::TARGETS.to_vec();
+    all.extend_from_slice(osi::TARGETS);
     all.extend([
         Target { name: "oracle", run: oracle::run, seeds: oracle::seeds },
         Target { name: "ip_board", run: ip_board::run, seeds: ip_board::seeds },
@@ -82,7 +88,19 @@ pub fn targets() -> Vec<Target> {
         Target { name: "rdmap", run: iwarp::rdmap, seeds: iwarp::rdmap_seeds },
         Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
         Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
+        Target { name: "lapb", run: x25::lapb, seeds: x25::lapb_seeds },
+        Target { name: "x25", run: x25::x25, seeds: x25::x25_seeds },
+        Target { name: "xot", run: x25::xot, seeds: x25::xot_seeds },
+        Target { name: "lapb_link", run: circuits::link, seeds: circuits::seeds },
+        Target { name: "x25_layer", run: circuits::layer, seeds: circuits::seeds },
+        Target { name: "xot_connection", run: circuits::connection, seeds: circuits::seeds },
         Target { name: "streams", run: streams::run, seeds: streams::seeds },
+        Target { name: "tpkt", run: osi_lower::tpkt, seeds: || vec![vec![3, 0, 0, 22], vec![3, 0, 0, 6]] },
+        Target { name: "cotp", run: osi_lower::cotp, seeds: osi_lower::cotp_seeds },
+        Target { name: "spdus", run: osi_lower::spdus, seeds: osi_lower::spdus_seeds },
+        Target { name: "osi_lower", run: osi_lower::run, seeds: osi_lower::seeds },
+        Target { name: "ftam", run: ftam::decoder, seeds: ftam::decoder_seeds },
+        Target { name: "ftam_machine", run: ftam::machine, seeds: ftam::machine_seeds },
     ]);
     all
 }

@@ -12,7 +12,9 @@ fn attempts(target: &Target) -> usize {
         "streams" => 20,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,
+        "lapb_link" | "x25_layer" | "xot_connection" => 19_000,
         "rnic" => 15_000,
+        "ftam_machine" => 10_000,
         _ => 20_000,
     }
 }
@@ -67,6 +69,17 @@ fn an_efe_endpoint_keeps_its_promises_whatever_its_peer_says() {
 }
 
 #[test]
+fn a_data_link_keeps_its_promises_whatever_its_peer_says() {
+    assert!(search(&named("lapb_link")).kept.len() > 30);
+}
+
+#[test]
+fn circuits_of_x25_keep_their_promises_whatever_their_peer_says() {
+    assert!(search(&named("x25_layer")).kept.len() > 50);
+    assert!(search(&named("xot_connection")).kept.len() > 30);
+}
+
+#[test]
 fn a_board_behind_an_ip_port_keeps_its_promises() {
     assert!(search(&named("ip_board")).kept.len() > 10);
 }
@@ -79,6 +92,11 @@ fn a_board_behind_an_ethernet_port_keeps_its_promises() {
 #[test]
 fn a_board_behind_an_atm_port_keeps_its_promises() {
     assert!(search(&named("atm_board")).kept.len() > 10);
+}
+
+#[test]
+fn a_file_protocol_machine_keeps_its_promises_whatever_its_peer_and_user_say() {
+    assert!(search(&named("ftam_machine")).kept.len() > 60);
 }
 
 #[test]

@@ -271,12 +271,18 @@ fn story(context: &Context, server: Address, client: Client) -> Outcome {
             Ok(())
         });
         let (mut gets, mut last) = (0, 0);
-        while last < PUTS && !(writing.is_finished() && gets > 2 * PUTS) {
+        loop {
+            // Asked before looking, so that whoever looks last sees the last put.
+            let is_written = writing.is_finished();
             gets += 1;
-            let Some(entry) = reader.get(key)? else { continue };
-            assert!(entry.value == [entry.version as u8; 900], "a mixture of two values");
-            assert!(entry.version >= last, "{} after {last}", entry.version);
-            last = entry.version;
+            if let Some(entry) = reader.get(key)? {
+                assert!(entry.value == [entry.version as u8; 900], "a mixture of two values");
+                assert!(entry.version >= last, "{} after {last}", entry.version);
+                last = entry.version;
+            }
+            if last == PUTS || is_written && gets > 2 * PUTS {
+                break;
+            }
         }
         writing.join().expect("the writer does not panic")?;
         assert_eq!(last, PUTS);

@@ -6,7 +6,9 @@
 pub mod attach;
 mod calibrate;
 pub mod clock;
+pub mod ftam;
 pub mod link;
+pub mod osi;
 pub mod rdma;
 mod turn;
 pub mod verbs;

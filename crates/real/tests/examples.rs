@@ -105,3 +105,36 @@ fn a_reader_who_asks_is_told_how() {
         assert!(!output.status.success() && told.contains("say tcp, tcp:ADDRESS"), "{told}");
     }
 }
+
+#[test]
+fn an_association_echoes_in_one_process_and_between_two() {
+    assert!(succeeds("acse", &[]).ends_with("client: another\nclient: released\n"));
+    let server = Server::start("acse", &["127.0.0.1:0"]);
+    assert_eq!(succeeds("acse", &["connect", &server.1, "word"]), "client: word\nclient: released\n");
+    server.ends_well();
+}
+
+#[test]
+fn files_go_to_a_filestore_and_back_in_one_process_and_between_two() {
+    let told = |user: &str| {
+        format!(
+            "client: let in as {user}\nclient: there is example.txt\none line\nand another\n\
+             client: removed, and out again\n"
+        )
+    };
+    assert_eq!(succeeds("ftam", &[]), told("ann"));
+    let folder = std::env::temp_dir().join(format!("kiban-examples-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let server = Server::start("ftam", &["127.0.0.1:0", folder.to_str().expect("text")]);
+    let client = example("ftam").args(["connect", &server.1, "ann", "secret"]).output();
+    let stranger = example("ftam").args(["connect", &server.1, "ann", "guess"]).output();
+    drop(server);
+    let left = std::fs::read_dir(&folder).expect("it is there").flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left.filter(|name| name != ".kiban-ftam").collect();
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    assert_eq!(String::from_utf8_lossy(&client.expect("it starts").stdout), told("ann"));
+    assert!(left.is_empty(), "{left:?}");
+    let stranger = stranger.expect("it starts");
+    let said = String::from_utf8_lossy(&stranger.stderr);
+    assert!(!stranger.status.success() && said.contains("password"), "{said}");
+}

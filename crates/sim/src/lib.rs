@@ -10,6 +10,7 @@ pub mod check;
 pub mod cost;
 mod harm;
 mod line;
+pub mod osi;
 mod pair;
 mod plug;
 mod processor;

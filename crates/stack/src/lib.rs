@@ -14,6 +14,10 @@ mod families;
 pub mod icmp;
 pub mod ip;
 pub mod iwarp;
+pub mod osi;
 pub mod tcp;
 pub mod udp;
 pub mod vi;
+
+pub mod lapb;
+pub mod x25;

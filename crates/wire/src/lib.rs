@@ -14,7 +14,9 @@
 //! Sums      a payload's one's-complement sum is known to whoever moved the payload, so no checksum here reads a
 //!           payload: `rest` is the pseudo-header plus the payload, as a [`kiban_ground::Sum`]. All transport headers
 //!           are of even length, so the order in which runs are added does not matter.
-//! Limits    no state, no time, no allocation but in [`capture`], which appends to a caller's `Vec`.
+//! Ropes     OSI's units carry user data of any length: [`session`] takes a [`kiban_ground::Rope`] apart and puts one together.
+//! Limits    no state, no time, no allocation but in [`capture`], which appends to a caller's `Vec`, and for OSI's parameters and
+//!           what is written in [`ber`], whose values own what they hold and are bounded by the bytes that were read.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -53,6 +55,19 @@ pub mod rdmap;
 
 pub mod vi;
 
+pub mod cotp;
+pub mod lapb;
+pub mod session;
+pub mod tpkt;
+pub mod x25;
+pub mod xot;
+
 pub mod capture;
+
+pub mod acse;
+pub mod ber;
+pub mod presentation;
+
+pub mod ftam;
 
 pub use malformed::Malformed;

@@ -51,6 +51,23 @@ rules! {
     Magic, "magic", "the bytes do not begin with the mark of this format";
     RecordLength, "record_length", "the record's length is below its header or beyond the bytes";
     RecordType, "record_type", "a type of record that is not read here";
+    TagNumber, "tag_number", "a tag's number begins with zeros or has more than 32 bits";
+    ElementLength, "element_length", "an element's length is of the reserved form or has more than 32 bits";
+    ElementForm, "element_form", "an element is primitive where it must be constructed, or the other way round";
+    ElementValue, "element_value", "an element's contents are no value of its type";
+    ElementMissing, "element_missing", "an element that must be there is not";
+    Alternative, "alternative", "an element is none of those that can stand there";
+    Nesting, "nesting", "more elements within each other than are read here";
+    Concatenation, "concatenation", "data units are joined that may not be, or one stands alone that may not";
+    ParameterLength, "parameter_length", "a parameter's length is not one it can have, or runs beyond the unit";
+    ParameterValue, "parameter_value", "a parameter has a value that it cannot have";
+    ParameterMissing, "parameter_missing", "a parameter is missing that has to be there";
+    TooMany, "too_many", "more in a list than are taken here";
+    LinkAddress, "link_address", "a frame to or from an address that this link does not have";
+    GeneralFormat, "general_format", "a general format identifier that no modulo has";
+    AddressDigits, "address_digits", "an address longer than its kind, or with digits that are none";
+    FacilityLength, "facility_length", "facilities that are longer than their field, or the field than the packet";
+    UserData, "user_data", "more user data than the packet may carry, or in a packet that carries none";
 }
 
 impl fmt::Display for Malformed {

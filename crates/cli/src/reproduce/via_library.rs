@@ -1,8 +1,8 @@
 //! `kiban reproduce via-library`: paper \[4\].
 
+use super::output::Output;
 use clap::Args;
 use kiban_lab::reproduce::via_library::{self, Effort, measured};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,18 +16,11 @@ use std::time::Duration;
     after_help = "Examples:\n  kiban reproduce via-library                   the tables (a minute or two)\n  kiban reproduce via-library --csv > fig.csv   the figure's points\n  kiban reproduce via-library --measure         polling and interrupts, measured now on this machine"
 )]
 pub(crate) struct ViaLibrary {
-    /// Print one JSON object in place of the tables.
-    #[arg(long, conflicts_with = "csv")]
-    json: bool,
-    /// Print the figure's points as comma-separated values in place of the tables.
-    #[arg(long)]
-    csv: bool,
+    #[command(flatten)]
+    output: Output,
     /// Fewer packets and fewer sizes.
     #[arg(long)]
     quick: bool,
-    /// Write the figure into this folder, as SVG.
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
     /// Measure tables 1 and 2 on this machine, over VI through shared memory, in place of the model.
     #[arg(long, conflicts_with_all = ["csv", "svg"])]
     measure: bool,
@@ -38,23 +31,13 @@ impl ViaLibrary {
         if self.measure {
             let length = Duration::from_millis(if self.quick { 200 } else { 1000 });
             let tables = measured::measure(length)?;
-            crate::print(&if self.json { super::json(&tables)? } else { tables.to_string() })?;
+            self.output.print(&tables, || tables.to_string())?;
             return Ok(ExitCode::SUCCESS);
         }
         let effort = if self.quick { Effort::quick() } else { Effort::full() };
         let bar = super::bar(effort.points());
         let made = via_library::make(&effort, &|| bar.inc(1));
         bar.finish_and_clear();
-        if let Some(folder) = &self.svg {
-            super::draw(&made.report, folder)?;
-        }
-        crate::print(&if self.json {
-            super::json(&made)?
-        } else if self.csv {
-            made.report.figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
-        } else {
-            made.to_string()
-        })?;
-        Ok(if made.report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        self.output.put(&made)
     }
 }

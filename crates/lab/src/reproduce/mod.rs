@@ -7,6 +7,7 @@
 pub mod atm_board;
 pub mod flow;
 pub mod mechanisms;
+pub mod osi_board;
 pub mod rdma_nic;
 pub mod via_library;
 pub mod wide_area;

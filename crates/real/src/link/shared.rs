@@ -2,8 +2,9 @@
 //! them together.
 //!
 //! Goal      what TCP over the loopback carries, at the speed of copying and without a system call while both are awake.
-//! Meeting   who connects opens a door named after its end of the TCP connection before it connects; who is connected to
-//!           calls there. A caller that finds no door, or is not answered, stays with TCP, and nothing on the wire differs.
+//! Meeting   who connects opens a door named after both ends of the TCP connection before it says anything there; who is
+//!           connected to calls when it has heard the first bytes. A caller that finds no door, or is not answered, stays with
+//!           TCP, and nothing on the wire differs. One end would not do as a name: a port serves several destinations.
 //! Memory    a [`Channel`] with a [`pipe`] for each direction behind its front: first the caller's.
 //! Death     a peer that has ended said so in its pipe; one that hangs up without has died.
 //! Trust     the shape is fixed by the version. Numbers of the peer's are judged by the pipe; bytes are copied out before they
@@ -16,7 +17,7 @@ use kiban_ground::ring::Condemned;
 use kiban_ground::{Region, SharedBytes};
 use kiban_stack::iwarp::stream::Chunk;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 /// Room of each direction: more than a core's own cache holds, so that what is read comes from the cache that cores share.
@@ -28,25 +29,33 @@ const LAYOUT: (usize, usize, usize) = {
     (FRONT_BYTES, FRONT_BYTES + pipe, (FRONT_BYTES + 2 * pipe).next_multiple_of(4096))
 };
 
-fn name(caller: SocketAddr) -> Vec<u8> {
-    // As who connects sees itself, whatever kind of socket it came to.
-    format!("rdma-{}-{}", caller.ip().to_canonical(), caller.port()).into_bytes()
+fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let mut name = b"rdma-".to_vec();
+    for end in [from, to] {
+        // As who connects sees them, whatever kind of socket it came to. Two of IPv6 as text are longer than names may be.
+        match end.ip().to_canonical() {
+            IpAddr::V4(ip) => name.extend(ip.octets()),
+            IpAddr::V6(ip) => name.extend(ip.octets()),
+        }
+        name.extend(end.port().to_be_bytes());
+    }
+    name
 }
 
-/// A door for whom a connection from `own` will reach.
+/// A door for whom the connection `from` our end reaches.
 ///
 /// # Errors
 /// Somebody has it.
-pub fn open_door(own: SocketAddr) -> io::Result<Door> {
-    Door::open(&name(own))
+pub fn open_door(from: SocketAddr, to: SocketAddr) -> io::Result<Door> {
+    Door::open(&name(from, to))
 }
 
-/// Calls whoever has connected from `peer`.
+/// Calls whoever has connected `from` its end to ours.
 ///
 /// # Errors
 /// There is no door, or it is another user's.
-pub fn call(peer: SocketAddr) -> io::Result<Half> {
-    Half::call(&name(peer), b"", LAYOUT.2)
+pub fn call(from: SocketAddr, to: SocketAddr) -> io::Result<Half> {
+    Half::call(&name(from, to), b"", LAYOUT.2)
 }
 
 /// A byte stream through shared memory.
@@ -231,9 +240,9 @@ mod tests {
     use super::*;
 
     fn pair(port: u16) -> [SharedLink; 2] {
-        let own = SocketAddr::from(([127, 0, 0, 1], port));
-        let door = open_door(own).expect("nobody has it");
-        let mut caller = call(own).expect("the door is open");
+        let [own, to] = [port, 7].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let door = open_door(own, to).expect("nobody has it");
+        let mut caller = call(own, to).expect("the door is open");
         let mut callee = door.caller().expect("somebody calls");
         let callee = SharedLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let caller = SharedLink::complete(&mut caller).expect("decent").expect("its hello is here");
@@ -257,6 +266,28 @@ mod tests {
             assert!(to.has_news());
             assert_eq!(to.receive(&[], &mut room).expect("alive"), Some(0));
         }
+    }
+
+    #[test]
+    fn connections_from_one_port_have_a_door_each() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let long = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535";
+        for (from, to, others) in [
+            ("127.0.0.1:5", "127.0.0.1:6", ["127.0.0.1:7", "127.0.0.2:6"]),
+            (long, "[2001:db8:1111:2222:3333:4444:5555:7777]:65535", [long, "[::1]:65535"]),
+        ] {
+            let door = open_door(at(from), at(to)).expect("nobody has it");
+            for other in others {
+                assert!(call(at(from), at(other)).is_err(), "{from} {other}");
+                drop(open_door(at(from), at(other)).expect("nobody has it"));
+            }
+            assert!(call(at(to), at(from)).is_err(), "it has a direction");
+            assert!(door.caller().is_none());
+            assert!(call(at(from), at(to)).is_ok());
+        }
+        // A socket of IPv6 sees a caller of IPv4 in other clothes.
+        let _door = open_door(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("nobody has it");
+        assert!(call(at("[::ffff:127.0.0.1]:8"), at("[::ffff:127.0.0.1]:9")).is_ok());
     }
 
     #[test]

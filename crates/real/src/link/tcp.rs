@@ -36,7 +36,7 @@ impl TcpLink {
         TcpLink::connect_after(to, from, |_| {})
     }
 
-    /// The same; `first` is done before anybody hears of it, and is told our end where it was chosen.
+    /// The same; `first` is done before the peer can have heard anything, and is told our end, if the system has chosen it.
     ///
     /// # Errors
     /// As [`TcpLink::connect`].
@@ -50,12 +50,16 @@ impl TcpLink {
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
         let socket = TcpStream::from(socket);
         if let Some(from) = from {
+            port_later(&socket);
             net::bind(&socket, &SocketAddr::new(from, 0))?;
-            first(socket.local_addr()?);
         }
         match net::connect(&socket, &to) {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
+        }
+        // One that was refused at once has no port any more.
+        if let Some(own) = socket.local_addr().ok().filter(|own| own.port() != 0) {
+            first(own);
         }
         TcpLink::prepare(socket)
     }
@@ -82,6 +86,14 @@ impl TcpLink {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Our end's address, from the moment it was chosen.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     /// The two ends' addresses.
@@ -119,6 +131,15 @@ impl TcpLink {
             )
         };
         outcome(sent)
+    }
+
+    /// Whether there is something to read: bytes, or the end.
+    pub fn has_something(&self) -> bool {
+        let flags = net::RecvFlags::DONTWAIT | net::RecvFlags::PEEK;
+        !matches!(
+            net::recv(&self.socket, &mut [0; 1], flags),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)
+        )
     }
 
     /// Reads what is here into the places, then into `room`: how many bytes; `None`: nothing is here now, and zero: the peer
@@ -184,6 +205,18 @@ impl TcpLink {
     }
 }
 
+/// The port is chosen when the socket connects. Chosen before, it could serve one destination only, and the system's search for
+/// it is long where many connections have ended a moment ago.
+fn port_later(socket: &TcpStream) {
+    let yes: libc::c_int = 1;
+    let (value, bytes) = ((&raw const yes).cast(), size_of_val(&yes) as libc::socklen_t);
+    // A system that does not know of it chooses at once.
+    // SAFETY: an option that is an int; sockets of IPv6 have it as well.
+    unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, value, bytes)
+    };
+}
+
 fn iovec(region: &Region) -> libc::iovec {
     let (base, length) = region.raw();
     libc::iovec { iov_base: base.as_ptr().cast(), iov_len: length }
@@ -226,8 +259,10 @@ impl ReservedDoor {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&socket, again)?;
+        // A port of the system's choice is looked for longer by whom others may follow.
+        sockopt::set_socket_reuseaddr(&socket, again && at.port() != 0)?;
         net::bind(&socket, &at).map_err(|error| told(error, at))?;
+        sockopt::set_socket_reuseaddr(&socket, again)?;
         Ok(ReservedDoor { socket: TcpListener::from(socket) })
     }
 

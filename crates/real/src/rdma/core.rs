@@ -88,6 +88,8 @@ enum Offer {
     Open(SharedDoor),
     /// It has called, and has not said all.
     Called(Half),
+    /// We were connected to, and have not heard anything: then there is a door, if there will be one.
+    Awaited,
     /// We were connected to and have called: nothing is read until the answer is here.
     Calling(Half),
     Ready(SharedLink),
@@ -106,8 +108,11 @@ struct Line {
     finished: bool,
     /// The peer's half has ended behind a message that waits for a receive.
     left: bool,
-    /// It is over, and has so long to say why and to hear the peer's end.
+    /// It is over.
     leaving: bool,
+    /// So long it has to say why, and to hear the peer's end. An alarm alone does not tell whose it is: in five seconds a
+    /// program can connect so often that the number of an end that has gone is given again.
+    farewell: Option<Instant>,
     /// What its events are.
     interest: EventFlags,
     /// Tries in a row that found nothing.
@@ -301,9 +306,10 @@ impl Core {
         }
         let mut offer = Offer::None;
         let shares = self.shares;
-        let link = TcpLink::connect_after(tcp_address(to)?, from.or(self.lower.from()), |own| {
+        let to = tcp_address(to)?;
+        let link = TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
             // Without a door there is the socket.
-            if shares && let Ok(door) = shared::open_door(own) {
+            if shares && let Ok(door) = shared::open_door(own, to) {
                 offer = Offer::Open(door);
             }
         })?;
@@ -322,10 +328,8 @@ impl Core {
     fn add_line(&mut self, end: u32, link: TcpLink, connected: bool, offer: Offer) -> io::Result<()> {
         let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
         self.watch(link.as_fd(), File::Link(end), interest)?;
-        match &offer {
-            Offer::Open(door) => self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?,
-            Offer::Calling(half) => self.watch(half.as_fd(), File::Offer(end), EventFlags::IN)?,
-            _ => {}
+        if let Offer::Open(door) = &offer {
+            self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
         }
         let line = Line {
             link,
@@ -336,6 +340,7 @@ impl Core {
             finished: false,
             left: false,
             leaving: false,
+            farewell: None,
             interest,
             tries: 0,
             quiet: false,
@@ -375,6 +380,24 @@ impl Core {
     /// From now on streams between processes of one host and user go through memory that they share.
     pub(crate) fn share_memory(&mut self) {
         self.shares = true;
+    }
+
+    /// Calls the peer of an end, if it is on this host and can share memory: whether to read from the socket now.
+    fn call_peer(&mut self, end: u32, now: Instant) -> bool {
+        let Some(line) = self.lines.get_mut(&end) else { return false };
+        if !line.link.has_something() {
+            return false;
+        }
+        line.offer = Offer::None;
+        let Ok((own, peer)) = line.link.addresses() else { return true };
+        let Ok(half) = shared::call(peer, own) else { return true };
+        if epoll::add(&self.epoll, half.as_fd(), File::Offer(end).data(), EventFlags::IN).is_err() {
+            return true;
+        }
+        line.offer = Offer::Calling(half);
+        self.alarms.push(Reverse((now + OFFER, Alarm::Offer(end))));
+        self.set_interest(end);
+        false
     }
 
     /// An offer of shared memory goes on.
@@ -625,6 +648,11 @@ impl Core {
         self.lines.get(&end)?.link.addresses().ok()
     }
 
+    /// Our address of an end's stream, which need not be connected yet.
+    pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
+        self.lines.get(&end)?.link.local_address().ok()
+    }
+
     /// Every connection is cut.
     pub(crate) fn abort_all(&mut self, now: Instant) {
         let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
@@ -690,8 +718,8 @@ impl Core {
     fn open_door(&mut self, number: u32, now: Instant) {
         for _ in 0..64 {
             let Some(Door { door, config }) = self.doors.get(&number) else { return };
-            let (link, from) = match door.accept() {
-                Ok(Some(came)) => came,
+            let link = match door.accept() {
+                Ok(Some((link, _))) => link,
                 Ok(None) => return,
                 // No file is left: one of those that wait makes room, or the door stays closed for a while.
                 Err(_) if self.nic.give_up_oldest() => {
@@ -708,14 +736,7 @@ impl Core {
             };
             // Too many: it is closed.
             let Some(end) = self.nic.incoming(config, number, now) else { continue };
-            let mut offer = Offer::None;
-            // A peer of this host that can share memory has opened a door.
-            if self.shares
-                && let Ok(half) = shared::call(from)
-            {
-                offer = Offer::Calling(half);
-                self.alarms.push(Reverse((now + OFFER, Alarm::Offer(end))));
-            }
+            let offer = if self.shares { Offer::Awaited } else { Offer::None };
             if self.add_line(end, link, true, offer).is_err() {
                 self.nic.forget(None, end, now);
             }
@@ -742,6 +763,10 @@ impl Core {
 
     /// Reads what is there for an end. `over`: its stream has ended both ways, or is lost.
     fn read(&mut self, end: u32, over: bool, now: Instant) {
+        let is_awaited = |line: &Line| matches!(line.offer, Offer::Awaited);
+        if self.lines.get(&end).is_some_and(is_awaited) && !self.call_peer(end, now) {
+            return;
+        }
         let mut budget = BUDGET_BYTES;
         loop {
             let Core { nic, lines, room, places, .. } = self;
@@ -832,6 +857,7 @@ impl Core {
             if !line.leaving && nic.is_over(end) {
                 // However slow the peer reads, it is not waited for for ever.
                 line.leaving = true;
+                line.farewell.get_or_insert(now + FAREWELL);
                 self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
             }
             if line.blocked {
@@ -878,6 +904,7 @@ impl Core {
                     && !mem::replace(&mut line.finished, true)
                 {
                     line.finish();
+                    line.farewell.get_or_insert(now + FAREWELL);
                     self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
                 }
             }
@@ -1013,8 +1040,12 @@ impl Core {
                         self.alarms.push(Reverse((now + later, Alarm::Nudge(end, times + 1))));
                     }
                 }
-                Alarm::Farewell(end) if self.lines.contains_key(&end) => self.gone(end, true, now),
-                Alarm::Farewell(_) => {}
+                Alarm::Farewell(end) => {
+                    let until = self.lines.get(&end).and_then(|line| line.farewell);
+                    if until.is_some_and(|until| until <= now) {
+                        self.gone(end, true, now);
+                    }
+                }
                 Alarm::Offer(end) => self.withdraw_offer(end),
                 Alarm::Parted(number) => drop(self.farewells.remove(&number)),
                 Alarm::Door(number) => {
@@ -1129,5 +1160,41 @@ impl Lower {
             Lower::Tcp { from } => *from,
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdma::{Connect, Context, QpOptions};
+    use std::net::Ipv4Addr;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn an_alarm_of_an_end_that_had_the_same_number_harms_nobody() {
+        let [one, two] = [(); 2].map(|()| Context::open(&Lower::Tcp { from: None }).expect("sockets"));
+        let sides = [&one, &two].map(|context| {
+            let cq = context.create_cq(16).expect("room");
+            let pd = context.alloc_pd().expect("room");
+            let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
+            (pd, cq, qp)
+        });
+        let [(_, _, from), (_, _, to)] = &sides;
+        let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let listener = two.listen(at.into(), &Connect::default()).expect("an address");
+        let _ends = std::thread::scope(|scope| {
+            let accepts = || listener.request(LONG)?.accept(to, &Connect::default());
+            let accepted = scope.spawn(accepts);
+            let connected = from.connect(listener.address(), &Connect::default(), LONG);
+            (connected.expect("somebody listens"), accepted.join().expect("no panic").expect("connected"))
+        });
+        one.turn.work(|core, now| {
+            let ends: Vec<u32> = core.lines.keys().copied().collect();
+            assert_eq!(ends.len(), 1);
+            core.alarms.extend(ends.into_iter().map(|end| Reverse((now, Alarm::Farewell(end)))));
+            core.advance(now);
+            assert_eq!(core.lines.len(), 1);
+        });
     }
 }

@@ -71,7 +71,7 @@ impl Board {
             }
         }
         while let Some(event) = self.core.events.pop_front().or_else(|| self.core.nic.core.event()) {
-            self.tell(event);
+            self.tell(event, now);
         }
         self.hear_connections(now)
     }
@@ -83,7 +83,7 @@ impl Board {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: Event, now: Instant) {
         self.news = true;
         match event {
             Event::CqOverrun { cq } => {
@@ -106,6 +106,7 @@ impl Board {
                 };
                 self.qps.tell(qp, what);
             }
+            Event::Abandoned { qp } => self.on_abandoned(qp, now),
             Event::LastReceive { qp } => self.qps.tell(qp, What::QpLastReceive),
         }
     }

@@ -62,6 +62,8 @@ pub enum Told {
         end: u32,
         /// Which it is.
         to: u32,
+        /// Where it comes from now.
+        local: Option<SocketAddr>,
     },
     /// It is over, or a request has been withdrawn.
     Gone {
@@ -225,7 +227,12 @@ impl Engine {
         });
     }
 
-    /// The addresses of an end, ours first.
+    /// Where an end comes from: known before the peer has answered.
+    pub fn local_address(&self, end: u32) -> Option<SocketAddr> {
+        self.turn.read(|board| board.core.local_address(end))
+    }
+
+    /// The addresses of an end that is connected, ours first.
     pub fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
         self.turn.read(|board| board.core.addresses(end))
     }
@@ -336,7 +343,8 @@ impl Board {
         let config = manager_config(again.offers);
         match self.core.connect(again.way, &config, again.qp, again.depths, &again.private_data, now) {
             Ok(Ok(to)) => {
-                listens.told(Told::Moved { end, to });
+                let local = self.core.local_address(to);
+                listens.told(Told::Moved { end, to, local });
                 self.ends.of.insert(to, EndUse::Manager(listens, Some(Box::new(again))));
             }
             _ => drop(listens.told(Told::Failed { end, error: ConnectError::Lost })),

@@ -42,6 +42,8 @@ use std::time::Duration;
 const ONLY_RECEIVES: Duration = Duration::from_millis(100);
 /// The first and the longest pause before a caller tries again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// How long at most work waits for a peer that has gone.
+const ABANDONED: Duration = Duration::from_secs(1);
 /// Callers that wait for one queue pair to become ready.
 const HELD_MAX: usize = 4;
 
@@ -145,6 +147,8 @@ enum Alarm {
     Call(u32),
     /// For its peer, for too long.
     Patience(u32),
+    /// For a peer that has gone.
+    Abandoned(u32),
     /// The connection manager's end: to ask again.
     Ask(u32),
 }
@@ -836,8 +840,25 @@ impl Board {
             match alarm {
                 Alarm::Call(qp) => self.call(qp, now),
                 Alarm::Patience(qp) => self.lose_patience(qp, now),
+                Alarm::Abandoned(qp) => self.lose(qp),
                 Alarm::Ask(end) => self.after_pause(end, now),
             }
+        }
+    }
+
+    /// A peer has gone, and work is left. It is lost when the peer has been asked as often as the program wants: what others
+    /// sent before that counts first, as it does for programs that were made for InfiniBand.
+    pub(super) fn on_abandoned(&mut self, qp: u32, now: Instant) {
+        let seat = self.qps.entries.get(&qp).and_then(|entry| entry.seat.as_ref());
+        let patience = seat.and_then(|seat| seat.patience).map_or(ABANDONED, |patience| patience.min(ABANDONED));
+        self.qps.alarms.push(Reverse((now + patience, Alarm::Abandoned(qp))));
+    }
+
+    fn lose(&mut self, qp: u32) {
+        // It may have been destroyed meanwhile, or be another.
+        if self.core.nic.core.has_sends(qp) && self.core.nic.core.is_alone(qp) {
+            let _ = self.core.nic.core.give_up(qp);
+            self.news = true;
         }
     }
 

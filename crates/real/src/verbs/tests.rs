@@ -252,6 +252,29 @@ fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
 }
 
 #[test]
+fn work_for_a_peer_that_has_gone_is_lost_after_what_others_sent() {
+    for shared_memory in [true, false] {
+        let (engine, other) = (open(shared_memory), open(shared_memory));
+        let (a, b) = (Side::new(&engine), Side::new(&other));
+        let [(gone, left), (goes_on, hears)] = [(); 2].map(|()| meet(&a, &b, 11));
+        // The peer takes four, and leaves with a fifth that nothing was posted for.
+        (0..5).for_each(|id| b.send(left.0, id, Operation::SEND, 1));
+        (0..4).for_each(|id| assert_eq!((b.next().id, a.next().status), (id, Status::Success)));
+        engine.destroy_qp(gone.0).expect("it is there");
+        while other.in_use().streams > 1 {
+            assert_eq!(other.poll_cq(b.cq, 1, |_| {}), Ok(0));
+        }
+        b.send(left.0, 5, Operation::SEND, 1);
+        a.send(goes_on.0, 6, Operation::SEND, 1);
+        let heard = b.next();
+        assert_eq!((heard.qp, heard.id, heard.status), (hears.1, 100, Status::Success));
+        let ends: Vec<_> = (0..2).map(|_| b.next()).map(|end| (end.id, end.status)).collect();
+        assert_eq!(ends, [(4, Status::Lost), (5, Status::Flushed)]);
+        assert_eq!(other.state(left.0), Ok(State::Error));
+    }
+}
+
+#[test]
 fn who_only_waits_hears_that_a_peer_was_killed() {
     for shared_memory in [true, false] {
         let (engine, other) = (open(shared_memory), open(shared_memory));

@@ -16,6 +16,7 @@ use crate::abi::*;
 use crate::border::minus;
 use core::ffi::{c_int, c_void};
 use kiban_real::verbs::{Asked, ConnectError, Listens, OpenError, Told};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Reasons of InfiniBand for a refusal: nobody serves there; the program says no.
@@ -29,7 +30,11 @@ impl Listens for Id {
             Told::Asked(asked) => return me.on_asked(asked),
             Told::Connected { private_data, depths, .. } => me.on_connected(Says { private_data, depths }),
             Told::Failed { error, .. } => me.on_failed(error),
-            Told::Moved { to, .. } => me.state().end = Some(to),
+            Told::Moved { to, local, .. } => {
+                let mut state = me.state();
+                state.end = Some(to);
+                me.comes_from(&mut state, local);
+            }
             Told::Gone { .. } => me.on_gone(),
         }
         None
@@ -37,6 +42,14 @@ impl Listens for Id {
 }
 
 impl Id {
+    /// Notes where a connection comes from, for the program as well.
+    fn comes_from(&self, state: &mut State, local: Option<SocketAddr>) {
+        let Some(local) = local.map(address::plain) else { return };
+        state.local = Some(local);
+        // SAFETY: the struct lives as long as the identifier.
+        unsafe { (*self.place()).route.addr.src = address::written(local) };
+    }
+
     fn on_asked(self: &Arc<Id>, asked: Asked) -> Option<Arc<dyn Listens>> {
         let mut state = self.state();
         let (local, peer) = (address::plain(asked.local), address::plain(asked.peer));
@@ -217,13 +230,12 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
             Ok(Ok(end)) => {
                 // Unless it has moved already, which is told as soon as the engine lets go of its lock.
                 let end = *id.state().end.get_or_insert(end);
-                let local = engine.addresses(end).map(|(local, _)| address::plain(local));
+                let local = engine.local_address(end);
                 let mut state = id.state();
                 state.reserved = None;
-                if let Some(local) = local {
-                    state.local = Some(local);
-                    // SAFETY: the struct lives as long as the identifier.
-                    unsafe { (*id.place()).route.addr.src = address::written(local) };
+                // And unless it moves between these two: then it has said where it comes from now.
+                if state.end == Some(end) {
+                    id.comes_from(&mut state, local);
                 }
             }
             Ok(Err(error)) => {

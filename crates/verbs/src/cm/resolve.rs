@@ -3,7 +3,7 @@
 //! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the destination says
 //!           which of this host's addresses it would send from.
 //! Ports     are TCP's. One that is bound is held by a socket that does not listen, until the identifier does. Whoever asks
-//!           sends from a port that the system gives it; it is known when the connection stands.
+//!           sends from a port that the system gives it when it connects, and from another when it is asked again.
 //! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as with any address;
 //!           towards one, and with a request that came there, it has the first. libfabric counts on both.
 //! At once   what a kernel finds out in the background is known when the call returns; the event tells the same.
@@ -44,17 +44,16 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     }
     // SAFETY: it was opened above, and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let yes: c_int = 1;
-    // The one that will listen holds the same address for a moment, and connections of earlier ones may be dying there.
-    // SAFETY: an option that is an int.
-    unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_REUSEADDR,
-            (&raw const yes).cast(),
-            size_of::<c_int>() as _,
-        );
+    let allow_others = || {
+        let yes: c_int = 1;
+        let (value, bytes) = ((&raw const yes).cast(), size_of::<c_int>() as _);
+        // SAFETY: an option that is an int.
+        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
+    };
+    // Connections of earlier ones may be dying there. Said before, it makes the system look for a port of its choice among half
+    // of them only, which is long where many have ended a moment ago.
+    if at.port() != 0 {
+        allow_others();
     }
     let place = address::written(at);
     let bytes = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
@@ -62,6 +61,8 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    // The one that will listen holds the same address for a moment.
+    allow_others();
     let listener = std::net::TcpListener::from(socket);
     let at = listener.local_addr()?;
     Ok((listener.into(), at))
@@ -283,8 +284,14 @@ unsafe fn port(of: &rdma_addr_socket) -> u16 {
 /// An identifier.
 #[unsafe(export_name = "kiban_rdma_get_src_port")]
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-    // SAFETY: the struct lives as long as the identifier.
-    call(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.src) }))
+    call(0, || {
+        super::id::find(id).map_or(0, |id| {
+            // One who is asked again moves while its program looks.
+            let _state = id.state();
+            // SAFETY: the struct lives as long as the identifier.
+            unsafe { port(&(*id.place()).route.addr.src) }
+        })
+    })
 }
 
 /// # Safety

@@ -13,6 +13,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -30,10 +31,19 @@ fn left(deadline: Instant) -> Duration {
     deadline.since(CLOCK.now())
 }
 
-/// A port of the loopback address that nobody uses.
+/// A port of the loopback address that nobody uses: below those that the system gives to whoever asks for any, since one of
+/// these may be given away before it is listened at.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there are ports");
-    listener.local_addr().expect("it is bound").port()
+    const COUNT: u32 = 8000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let given_away = range.split_whitespace().next().and_then(|first| first.parse().ok());
+    let end: u32 = given_away.unwrap_or(32_768).max(COUNT + 1024);
+    let mut ports = (0..COUNT).map(|_| {
+        let number = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        (end - 1 - number % COUNT) as u16
+    });
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("there are ports")
 }
 
 /// Whether somebody listens at a TCP port, in the network namespace of a process (proc(5), /proc/net/tcp).

@@ -178,7 +178,7 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
         side.receive(qp, 9);
         let mut offered = None;
         let way = door(qpn);
-        let link = TcpLink::connect_after(way, Some(HOME), |own| offered = shared::open_door(own).ok());
+        let link = TcpLink::connect_after(way, Some(HOME), |own| offered = shared::open_door(own, way).ok());
         let (link, offered) = (link.expect("it listens"), offered.expect("the name is free"));
         let mut asks = request(right(qpn));
         while !link.is_connected().expect("it listens") {}

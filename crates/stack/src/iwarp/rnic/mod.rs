@@ -161,6 +161,12 @@ pub enum Event {
         /// Why.
         reason: Option<Reason>,
     },
+    /// A queue pair that stays has work, and a peer that went in order will not take it: as long as a peer of InfiniBand that
+    /// does not answer is asked again it is neither done nor lost. Then whoever hears this gives up ([`Rnic::give_up`]).
+    Abandoned {
+        /// Which.
+        qp: u32,
+    },
     /// The peer said that it ends the stream, and why.
     PeerTerminated {
         /// Which.
@@ -730,7 +736,7 @@ impl Rnic {
     /// The stream that a queue pair expects will never come: its oldest work ends as lost, all other as flushed.
     pub fn give_up(&mut self, qp: u32) -> Result<(), Refusal> {
         let (qp, desk) = self.qp(qp)?;
-        if !qp.is_expecting {
+        if !qp.is_expecting && !qp.is_alone {
             return Err(Refusal::BadState(qp.state));
         }
         qp.give_up(desk);
@@ -791,6 +797,11 @@ impl Rnic {
     /// Whether sends are posted that are not done.
     pub fn has_sends(&self, qp: u32) -> bool {
         self.qps.get(qp).is_some_and(|qp| !qp.sq.is_empty())
+    }
+
+    /// Whether a queue pair stays though its peer has gone in order.
+    pub fn is_alone(&self, qp: u32) -> bool {
+        self.qps.get(qp).is_some_and(|qp| qp.is_alone)
     }
 
     /// The peer is ready: it may be spoken to (a responder waits for the initiator's first words).
@@ -866,12 +877,12 @@ impl Rnic {
         match qp.judge_post(&work.operation)? {
             Post::Waits => qp.sq.push(work),
             Post::Goes => {
+                let is_first = qp.sq.is_empty();
                 qp.sq.push(work);
-                if qp.is_alone {
-                    qp.give_up(desk);
-                    self.fail_overrun();
-                } else {
+                if !qp.is_alone {
                     qp.want_service(desk);
+                } else if is_first {
+                    desk.event(Event::Abandoned { qp: qp.number });
                 }
             }
             Post::Late => {

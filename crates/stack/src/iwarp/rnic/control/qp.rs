@@ -389,7 +389,7 @@ impl Qp {
         self.sweep(desk);
     }
 
-    /// The stream that was on the way never comes.
+    /// The stream that was on the way never comes, or the peer that went does not come back.
     pub(in super::super) fn give_up(&mut self, desk: &mut Desk) {
         if let Some((number, _)) = self.sq.front() {
             self.sq.done(number, Status::Lost);
@@ -406,11 +406,13 @@ impl Qp {
         if self.state == QpState::Idle {
             return;
         }
-        let is_idle = self.sq.is_empty() && self.rq.incoming.is_none();
         // The system of a peer that was killed ends its stream as if it had wanted to.
         let in_order = in_order && (self.peer_parts || !self.acknowledges);
-        if in_order && self.stays && self.state == QpState::Rts && is_idle {
+        if in_order && self.stays && self.state == QpState::Rts && self.rq.incoming.is_none() {
             self.is_alone = true;
+            if !self.sq.is_empty() {
+                desk.event(Event::Abandoned { qp: self.number });
+            }
             return;
         }
         if self.is_up() && !(in_order && self.sq.is_empty()) {

@@ -1,0 +1,310 @@
+//! FTAM over TCP sockets, beside what the sockets themselves can do.
+//!
+//! Claim     a file goes through seven layers at the speed of copying, and whoever asks for an association has one at once.
+//! Sides     a put and a get of a file of FTAM-3, from a directory in memory to another, beside a bare stream of as many bytes in
+//!           writes of the data element's size; associations of ACSE, beside a bare connection with as many questions.
+//! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from memory and are dropped; FTAM
+//!           reads them from a file and writes them to another. A transfer counts from the request to its confirmation, with
+//!           opening, closing and the rename; the bare reader says by a byte that it has taken all.
+//! Policy    data must have reached the disk before a put is confirmed (`fsync` at the end): in memory that costs little.
+//! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is measured first.
+
+use kiban_board::osi::tower::TowerConfig;
+use kiban_lab::{Bench, Options, Target, Trial, Unit};
+use kiban_real::ftam::client::{Client, ClientConfig};
+use kiban_real::ftam::disk::Settings;
+use kiban_real::ftam::door::Gate;
+use kiban_real::ftam::serve::{Service, ServiceConfig};
+use kiban_real::ftam::users::{Attempts, Patience, Users, write_password};
+use kiban_real::osi::association::{Acceptance, Association, Event, Listener, Parameters};
+use kiban_stack::osi::ftam::filestore::Path;
+use kiban_stack::osi::ftam::initiator::{self, Job};
+use kiban_wire::ber::Oid;
+use kiban_wire::ftam::{BinaryParameters, Document};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where the files are: memory, if the system has it as files.
+const MEMORY: &str = "/dev/shm";
+/// Memory that begins where a page begins is copied faster, on some processors by far: the bare stream has it, too.
+const PAGE_BYTES: usize = 4096;
+const NAME: &str = "file";
+const USER: &str = "eve";
+const PASSWORD: &str = "secret";
+/// One row: what is asked for, in bytes, and the figure that is to be reached.
+struct Row {
+    fdata_bytes: usize,
+    tpdu_bytes: usize,
+    gbytes_per_second: f64,
+}
+const ROWS: [Row; 3] = [
+    Row { fdata_bytes: 2015, tpdu_bytes: 2048, gbytes_per_second: 0.4 },
+    Row { fdata_bytes: 16 << 10, tpdu_bytes: 2048, gbytes_per_second: 0.7 },
+    Row { fdata_bytes: 16 << 10, tpdu_bytes: 8192, gbytes_per_second: 1.0 },
+];
+
+pub(crate) fn run(options: &Options) {
+    let mut bench = Bench::new("osi", options.clone());
+    bench.options_mut().foreign_cores_max = 0.5;
+    let bytes = if options.quick { 16 << 20 } else { 1 << 30 };
+    let runtime = thread_of_its_own();
+    let place = Place::new(bytes);
+    for row in ROWS {
+        transfers(&mut bench, &runtime, &place, bytes, &row);
+    }
+    associations(&mut bench, &runtime);
+    bench.finish();
+}
+
+/// Whatever runs here runs on one thread that does nothing else.
+fn thread_of_its_own() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().expect("threads can be had")
+}
+
+/// Two directories: the filestore's, and the initiator's with the file.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(bytes: usize) -> Place {
+        let memory = std::path::Path::new(MEMORY);
+        let above = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
+        let place = Place(above.join(format!("kiban-bench-osi-{}", std::process::id())));
+        for directory in ["root", "here"] {
+            std::fs::create_dir_all(place.0.join(directory)).expect("a directory can be made");
+        }
+        std::fs::write(place.0.join("here").join(NAME), crate::noise(7, bytes))
+            .expect("there is room for the file");
+        write_password(&place.0.join("users"), USER, PASSWORD.as_bytes())
+            .expect("a users file can be written");
+        let text = std::fs::read_to_string(place.0.join("users")).expect("it was written");
+        let (before, _) = text.split_once("rights").expect("a user has rights");
+        std::fs::write(place.0.join("users"), format!("{before}rights = \"all\"\n"))
+            .expect("it can be written");
+        place
+    }
+
+    /// Serves the filestore for as long as the runtime runs: where.
+    fn serve(&self, runtime: &Runtime, row: &Row) -> SocketAddr {
+        let mut config = ServiceConfig::new(self.0.join("root"));
+        config.responder.fdata_bytes = row.fdata_bytes;
+        config.tower.transport.tpdu_bytes_max = row.tpdu_bytes;
+        let users = Users::read(&self.0.join("users")).expect("it was written");
+        let gate = Gate::new(users, Attempts::new(Patience::default()));
+        let service = Service::new(config, Arc::new(gate)).expect("the directory is there");
+        runtime.block_on(async {
+            let listener =
+                tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+            let address = listener.local_addr().expect("it is bound");
+            tokio::spawn(async move { service.serve(listener, std::future::pending()).await });
+            address
+        })
+    }
+
+    fn connect(&self, runtime: &Runtime, address: SocketAddr, row: &Row) -> Client {
+        let mut tower = TowerConfig::default();
+        tower.transport.tpdu_bytes_max = row.tpdu_bytes;
+        let config = ClientConfig {
+            host: address.ip().to_string(),
+            port: address.port(),
+            local: self.0.join("here"),
+            disk: Settings::default(),
+            initiator: initiator::Config {
+                user: Some(USER.into()),
+                password: Some(PASSWORD.into()),
+                fdata_bytes: row.fdata_bytes,
+                ..initiator::Config::default()
+            },
+            tower,
+            tls: None,
+            timeout: PATIENCE,
+            timing: false,
+        };
+        runtime.block_on(Client::connect(&config)).expect("the service listens")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, row: &Row) {
+    let about = format!("F-DATA {}, TPDU {}", row.fdata_bytes, row.tpdu_bytes);
+    let raw = |trial: &mut Trial| stream(trial, bytes, row.fdata_bytes) / 1e9;
+    let alone = bench.single(
+        &format!("a bare stream in writes of {}", row.fdata_bytes),
+        Unit::GbytePerSecond,
+        ("raw TCP", raw),
+        Target::None,
+    );
+    let of_raw = (0.6 * alone.sides[0].figures.median * 1e3).round() / 1e3;
+    let target = Target::at_least(row.gbytes_per_second.min(of_raw));
+    let address = place.serve(runtime, row);
+    let client = std::cell::RefCell::new(place.connect(runtime, address, row));
+    let local = |name: &str| Path::read(name).expect("a name");
+    let document = Document::UnstructuredBinary(BinaryParameters::NONE);
+    let jobs = [
+        ("put", Job::Put { local: local(NAME), remote: NAME.into(), document: document.clone() }),
+        ("get", Job::Get { local: local("back"), remote: NAME.into(), document: Some(document) }),
+    ];
+    for (what, job) in jobs {
+        bench.compare(
+            &format!("{what}, {about}"),
+            Unit::GbytePerSecond,
+            ("FTAM", |trial: &mut Trial| {
+                let span = trial.measure_once(|| {
+                    let done = runtime.block_on(client.borrow_mut().run(job.clone(), None));
+                    done.expect("the transfer ends well");
+                    bytes as f64
+                });
+                span.per_second() / 1e9
+            }),
+            ("raw TCP", raw),
+            target,
+        );
+    }
+    let client = client.into_inner();
+    runtime.block_on(client.close());
+    let (there, back) = (place.0.join("root").join(NAME), place.0.join("here").join("back"));
+    assert!(std::fs::read(&there).expect("it was put") == std::fs::read(&back).expect("it was fetched"));
+    for file in [there, back] {
+        std::fs::remove_file(file).expect("it can be removed");
+    }
+}
+
+/// So many bytes from one thread to another: how many a second.
+fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let reader = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("the writer connects");
+        let mut room = vec![0; (256 << 10) + PAGE_BYTES];
+        let border = room.as_ptr().align_offset(PAGE_BYTES);
+        let mut taken = 0;
+        while taken < bytes {
+            taken += socket.read(&mut room[border..]).expect("the writer writes");
+        }
+        socket.write_all(&[1]).expect("the writer waits for it");
+    });
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_nodelay(true).expect("a socket");
+    let block = crate::noise(8, write_bytes);
+    let span = trial.measure_once(|| {
+        let mut sent = 0;
+        while sent < bytes {
+            let count = block.len().min(bytes - sent);
+            socket.write_all(&block[..count]).expect("the reader reads");
+            sent += count;
+        }
+        socket.read_exact(&mut [0]).expect("the reader has taken all");
+        bytes as f64
+    });
+    reader.join().expect("it ended well");
+    span.per_second()
+}
+
+/// What has to answer in an association: CC, ACCEPT, DISCONNECT.
+const ANSWERS: usize = 3;
+
+fn associations(bench: &mut Bench, runtime: &Runtime) {
+    let alone =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("events can be had");
+    let there = runtime.block_on(async { answer_associations() });
+    let here = alone.block_on(async { answer_associations() });
+    let one = |address: SocketAddr| {
+        alone.block_on(async {
+            let parameters = Parameters::new(APPLICATION, &[VALUES]);
+            let association = Association::connect("127.0.0.1", address.port(), parameters).await;
+            association.expect("it listens").release(Vec::new()).await.expect("it is released");
+        });
+    };
+    bench.single(
+        "an association made and released, both ends in one thread",
+        Unit::Microseconds,
+        ("ACSE", |trial: &mut Trial| {
+            trial
+                .measure(|| {
+                    one(here);
+                    1.0
+                })
+                .nanos_each()
+                / 1e3
+        }),
+        Target::at_most(200.0),
+    );
+    let bare = answer_bytes();
+    bench.compare(
+        "an association made and released, its ends in two threads",
+        Unit::Microseconds,
+        ("ACSE", |trial: &mut Trial| {
+            trial
+                .measure(|| {
+                    one(there);
+                    1.0
+                })
+                .nanos_each()
+                / 1e3
+        }),
+        ("connect, 3 trips of a byte, close", |trial: &mut Trial| {
+            trial
+                .measure(|| {
+                    let mut socket = TcpStream::connect(bare).expect("it listens");
+                    socket.set_nodelay(true).expect("a socket");
+                    for _ in 0..ANSWERS {
+                        socket.write_all(&[1]).expect("it reads");
+                        socket.read_exact(&mut [0]).expect("it answers");
+                    }
+                    1.0
+                })
+                .nanos_each()
+                / 1e3
+        }),
+        Target::None,
+    );
+}
+
+const APPLICATION: Oid = Oid::of("2.999.7.1");
+const VALUES: Oid = Oid::of("1.0.8571.2.4");
+
+/// Grants associations and their ends, in a task: where.
+fn answer_associations() -> SocketAddr {
+    let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+    let listener = Listener::bind(loopback, TowerConfig::default(), None, PATIENCE).expect("a port is free");
+    let address = listener.address().expect("it is bound");
+    tokio::spawn(async move {
+        while let Ok(arrival) = listener.accept().await {
+            tokio::spawn(async move {
+                let asked = arrival.asked().await.expect("the benchmark asks");
+                let association = asked.accept(Acceptance::default()).expect("it can be had");
+                while let Ok(event) = association.receive().await {
+                    if let Event::ReleaseAsked { .. } = event {
+                        association.answer_release(Vec::new()).expect("it was asked for");
+                        return association.closed().await;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Answers bytes with bytes, in a thread: where.
+fn answer_bytes() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            socket.set_nodelay(true).expect("a socket");
+            while socket.read_exact(&mut [0]).is_ok() && socket.write_all(&[1]).is_ok() {}
+        }
+    });
+    address
+}

@@ -1,0 +1,213 @@
+//! A capture, and what tshark makes of it.
+
+use kiban_wire::capture;
+use kiban_wire::ftam::Kind;
+use std::path::{Path, PathBuf};
+
+const SYN: u8 = 0x02;
+const PUSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+
+/// Frames of one kind, in order.
+pub(crate) struct Tape {
+    link_type: u32,
+    frames: Vec<Vec<u8>>,
+    tcp: Option<Tcp>,
+}
+
+/// A TCP connection.
+struct Tcp {
+    ports: [u16; 2],
+    /// Who has connected.
+    host: u8,
+    /// The next number of each end.
+    numbers: [u32; 2],
+}
+
+impl Tape {
+    /// The bytes of a TCP connection to a port, in IP packets; no checksums.
+    pub(crate) fn tcp(port: u16) -> Tape {
+        let mut tape = Tape {
+            link_type: capture::LINK_TYPE_RAW,
+            frames: Vec::new(),
+            tcp: Some(Tcp { ports: [40_000, port], host: 0, numbers: [0; 2] }),
+        };
+        tape.connect_again();
+        tape
+    }
+
+    /// Frames of LAPB, in frames of an Ethernet as Linux' lapbether has them: tshark then knows whose they are.
+    pub(crate) fn lapb() -> Tape {
+        Tape { link_type: capture::LINK_TYPE_ETHERNET, frames: Vec::new(), tcp: None }
+    }
+
+    /// From here on, another connection. It is from another host: tshark knows no ports when it puts X.25's units together, and
+    /// would go on with one that was cut.
+    pub(crate) fn connect_again(&mut self) {
+        if let Some(Tcp { host, numbers, .. }) = &mut self.tcp {
+            (*host, *numbers) = (*host + 1, [1000, 2000]);
+            for (way, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
+                self.say_in_tcp(way, flags, &[]);
+            }
+        }
+    }
+
+    /// What one end says.
+    pub(crate) fn say(&mut self, way: usize, bytes: &[u8]) {
+        if self.tcp.is_some() {
+            self.say_in_tcp(way, PUSH | ACK, bytes);
+        } else {
+            // The length with its lower octet first, in a frame of type 0x6000.
+            let mut frame = vec![2, 0, 0, 0, 0, 2 - way as u8, 2, 0, 0, 0, 0, way as u8 + 1, 0x60, 0x00];
+            frame.extend((bytes.len() as u16).to_le_bytes());
+            frame.extend(bytes);
+            self.frames.push(frame);
+        }
+    }
+
+    fn say_in_tcp(&mut self, way: usize, flags: u8, payload: &[u8]) {
+        let Some(Tcp { ports, host, numbers }) = &mut self.tcp else { return };
+        let acknowledged = if flags == SYN { 0 } else { numbers[1 - way] };
+        let mut packet = vec![0x45, 0];
+        packet.extend((40 + payload.len() as u16).to_be_bytes());
+        packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        let hosts = [[192, 0, 2, *host], [198, 51, 100, 1]];
+        packet.extend(hosts[way]);
+        packet.extend(hosts[1 - way]);
+        packet.extend(ports[way].to_be_bytes());
+        packet.extend(ports[1 - way].to_be_bytes());
+        packet.extend(numbers[way].to_be_bytes());
+        packet.extend(acknowledged.to_be_bytes());
+        packet.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        packet.extend(payload);
+        numbers[way] += payload.len() as u32 + u32::from(flags & SYN != 0);
+        self.frames.push(packet);
+    }
+
+    /// How many frames there are.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// What tshark makes of it.
+    #[expect(clippy::disallowed_methods, reason = "the other decoder is a program that reads files")]
+    pub(crate) fn dissect(&self, name: &str) -> Dissected {
+        let (header, mut file) = (capture::File::new(self.link_type), Vec::new());
+        header.write(&mut file);
+        for (number, frame) in self.frames.iter().enumerate() {
+            let (length, nanoseconds) = (frame.len() as u32, 1_000_000 * (number as u64 + 1));
+            capture::Record { nanoseconds, kept_bytes: length, wire_bytes: length }.write(&header, &mut file);
+            file.extend(frame);
+        }
+        let name = format!("{name}-{}.pcap", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, &file).expect("a capture can be written");
+        let dissected = Dissected::of(&path);
+        std::fs::remove_file(&path).expect("it was written");
+        dissected
+    }
+}
+
+/// What tshark says of a frame.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    protocols: Vec<String>,
+    /// How many errors there are in it.
+    errors: usize,
+    /// What its expert says: errors, warnings and all.
+    messages: String,
+    /// FPDUs in it.
+    fpdus: Vec<Kind>,
+    /// Presentation contexts of its values.
+    contexts: Vec<i64>,
+}
+
+impl Frame {
+    fn read(line: &str) -> Frame {
+        const ERROR: u32 = 0x0080_0000;
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [protocols, severities, messages, contexts, fpdus @ ..] = &fields[..] else { panic!("{line}") };
+        let severity = |severity: &str| severity.parse::<u32>().expect("a number");
+        Frame {
+            protocols: protocols.split(':').map(str::to_owned).collect(),
+            errors: items(severities).filter(|text| severity(text) >= ERROR).count(),
+            messages: (*messages).into(),
+            fpdus: fpdus.iter().flat_map(|field| items(field)).map(kind).collect(),
+            contexts: items(contexts).map(|context| context.parse().expect("a number")).collect(),
+        }
+    }
+
+    fn has(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|name| name == protocol)
+    }
+
+    /// Whether it is malformed or has an error.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.errors > 0 || self.has("_ws.malformed")
+    }
+
+    /// Whether what is wrong with it is tshark's: it takes the entries of a directory, a value in this context, for an FPDU.
+    pub(crate) fn is_a_listing(&self, context: i64) -> bool {
+        let only_that = self.errors == 1 && !self.has("_ws.malformed");
+        only_that
+            && self.messages.contains("Internal error, zero-byte FTAM PDU")
+            && self.contexts.contains(&context)
+    }
+
+    /// Whether there is a value in this context.
+    pub(crate) fn is_in(&self, context: i64) -> bool {
+        // While an association is made, contexts are only spoken of.
+        !self.has("acse") && self.contexts.contains(&context)
+    }
+}
+
+/// tshark numbers FPDUs by their tags.
+fn kind(number: &str) -> Kind {
+    Kind::ALL[number.parse::<usize>().expect("a number")]
+}
+
+/// The values of a field that may have several.
+fn items(field: &str) -> impl Iterator<Item = &str> {
+    field.split(',').filter(|item| !item.is_empty())
+}
+
+/// What tshark makes of a capture.
+pub(crate) struct Dissected {
+    pub(crate) frames: Vec<Frame>,
+}
+
+impl Dissected {
+    /// What it makes of this file.
+    #[expect(clippy::disallowed_types, reason = "the other decoder is a program")]
+    pub(crate) fn of(path: &Path) -> Dissected {
+        let fields = [
+            "frame.protocols",
+            "_ws.expert.severity",
+            "_ws.expert.message",
+            "pres.presentation_context_identifier",
+            "ftam.fTAM_Regime_PDU",
+            "ftam.file_PDU",
+            "ftam.bulk_Data_PDU",
+        ];
+        let output = std::process::Command::new("tshark")
+            .args(["-T", "fields"])
+            .args(fields.iter().flat_map(|field| ["-e", field]))
+            .arg("-r")
+            .arg(path)
+            .output()
+            .expect("tshark reads the captures: apt-get install tshark, or run make test");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout);
+        Dissected { frames: text.lines().map(Frame::read).collect() }
+    }
+
+    /// How many frames have a protocol in them.
+    pub(crate) fn with(&self, protocol: &str) -> usize {
+        self.frames.iter().filter(|frame| frame.has(protocol)).count()
+    }
+
+    /// Every FPDU.
+    pub(crate) fn fpdus(&self) -> impl Iterator<Item = Kind> {
+        self.frames.iter().flat_map(|frame| &frame.fpdus).copied()
+    }
+}

@@ -1,0 +1,102 @@
+//! Two towers with file services, whose network is two queues: of bytes, or of network service data units.
+
+use kiban_board::osi::files::Files;
+use kiban_board::osi::stream::{Stream, Wish};
+use kiban_board::osi::tower::TowerConfig;
+use kiban_ground::{Bytes, Instant};
+use kiban_stack::osi::ftam::{Config, Indication, Machine, Request, Role};
+use kiban_stack::osi::network;
+use kiban_wire::ftam::oids;
+
+/// How the two are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Join {
+    /// By bytes of TPKTs, in reads of this size.
+    Bytes(usize),
+    /// Below transport: the paper's internal loopback.
+    Loopback,
+}
+
+/// The initiator is 0, the responder 1.
+pub(crate) struct Pair {
+    pub(crate) files: [Files; 2],
+    streams: [Stream; 2],
+    join: Join,
+    connected: bool,
+    /// All bytes that each end has sent.
+    pub(crate) sent: [Vec<u8>; 2],
+    pub(crate) now: Instant,
+}
+
+impl Pair {
+    pub(crate) fn new(join: Join) -> Pair {
+        let files = |role| {
+            let abstract_syntaxes = vec![oids::UNSTRUCTURED_BINARY, oids::UNSTRUCTURED_TEXT, oids::FADU];
+            Files::new(Machine::new(Config { role, abstract_syntaxes }), &TowerConfig::default())
+        };
+        Pair {
+            files: [files(Role::Initiator), files(Role::Responder)],
+            streams: [Stream::new(65531), Stream::new(65531)],
+            join,
+            connected: false,
+            sent: Default::default(),
+            now: Instant::ZERO,
+        }
+    }
+
+    /// Asks, and it can be asked for.
+    pub(crate) fn ask(&mut self, side: usize, request: Request) {
+        self.files[side].machine().request(request).expect("it can be asked for");
+        self.files[side].settle(self.now, &mut ());
+    }
+
+    /// What comes up at one end when all has been carried.
+    pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
+        while self.carry(0) | self.carry(1) {}
+        std::iter::from_fn(|| self.files[side].machine().poll_up()).collect()
+    }
+
+    /// Whether an end has closed its connection, or is about to.
+    pub(crate) fn closes(&self, side: usize) -> bool {
+        self.streams[side].wish() == Wish::Close
+    }
+
+    fn carry(&mut self, from: usize) -> bool {
+        let mut moved = false;
+        while let Some(request) = self.files[from].poll_network() {
+            moved = true;
+            match (self.join, request) {
+                (_, network::Request::Connect) => {
+                    assert!(!self.connected);
+                    self.connected = true;
+                    for side in [1 - from, from] {
+                        self.files[side].network(network::Indication::Connected, self.now, &mut ());
+                    }
+                }
+                (Join::Loopback, network::Request::Data(unit)) => {
+                    self.files[1 - from].network(network::Indication::Data(unit), self.now, &mut ());
+                }
+                (_, request) => self.streams[from].request(request),
+            }
+        }
+        if let Join::Bytes(portion) = self.join {
+            let bytes: Vec<u8> = self.streams[from].outgoing().runs().flatten().copied().collect();
+            self.streams[from].outgoing().clear();
+            self.sent[from].extend(&bytes);
+            for read in bytes.chunks(portion) {
+                moved = true;
+                self.streams[1 - from].receive(Bytes::copy_from_slice(read));
+                while let Some(indication) = self.streams[1 - from].poll() {
+                    self.files[1 - from].network(indication, self.now, &mut ());
+                }
+            }
+        }
+        if self.closes(from)
+            && let Some(indication) = self.streams[1 - from].ended(network::Origin::User)
+        {
+            self.files[1 - from].network(indication, self.now, &mut ());
+            moved = true;
+        }
+        moved
+    }
+}

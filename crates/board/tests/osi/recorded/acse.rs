@@ -1,0 +1,215 @@
+//! Initiators of ACSE and of MMS with our layers up to ACSE: josistack, libiec61850.
+//!
+//! Adapted   what stands above ACSE is not ours. josistack's server echoes, so does ours; libiec61850's spoke MMS, so its
+//!           recorded values are what our layers are given to say.
+//! Different names, references and the order of optional parameters; of our values the form is that in which they are given.
+
+use super::{Heard, Listener, Turn, connections, reads, units, values};
+use kiban_board::osi::end::End;
+use kiban_board::osi::stream::{Stream, Wish};
+use kiban_board::osi::tower::{Request, Told, Tower, TowerConfig};
+use kiban_ground::Instant;
+use kiban_stack::osi::acse::{self, Associate, AssociateAnswer};
+use kiban_stack::osi::ftam::{self, Machine, Role};
+use kiban_stack::osi::presentation;
+use kiban_wire::acse::{Aare, Apdu, AssociateDiagnostic, AssociateResult, UserDiagnostic};
+use kiban_wire::ber::{Asn1, Oid};
+use kiban_wire::cotp::Tpdu;
+use kiban_wire::presentation::{ContextResult, Cpa, Cpr, Pdv, UserData};
+use kiban_wire::session::{Spdu, Units};
+use kiban_wire::tpkt;
+
+const JOSISTACK: &[u8] = include_bytes!("../../data/josistack-acse.pcap");
+const MMS_FILES: &[u8] = include_bytes!("../../data/mms-files.pcap");
+const MMS: Oid = Oid::of("1.0.9506.2.3");
+const T0: Instant = Instant::ZERO;
+
+/// Our layers, called.
+struct Ours {
+    tower: Tower,
+    stream: Stream,
+    listener: Listener,
+    aborted: bool,
+}
+
+impl Ours {
+    fn new() -> Ours {
+        let mut tower = Tower::new(&TowerConfig::default());
+        let mut stream = Stream::new(tpkt::TPDU_BYTES_MAX);
+        tower.network(stream.connected(), T0, &mut ());
+        Ours { tower, stream, listener: Listener::default(), aborted: false }
+    }
+
+    /// What they say to a run of TPKTs, when `user` answers what they tell.
+    fn answer(
+        &mut self,
+        said: &[Vec<u8>],
+        in_two: bool,
+        user: &mut dyn FnMut(Told) -> Option<Request>,
+    ) -> Vec<Heard> {
+        for read in reads(said, in_two) {
+            self.stream.receive(read);
+            while let Some(indication) = self.stream.poll() {
+                self.tower.network(indication, T0, &mut ());
+                while let Some(told) = self.tower.poll() {
+                    let acse = if let Told::Acse(indication) = &told { Some(&**indication) } else { None };
+                    self.aborted |= matches!(acse, Some(acse::Indication::Abort(_)));
+                    if let Some(request) = user(told) {
+                        self.tower.request(request, T0, &mut ()).expect("it can be asked for");
+                    }
+                }
+                while let Some(request) = self.tower.poll_network() {
+                    self.stream.request(request);
+                }
+            }
+        }
+        let bytes: Vec<u8> = self.stream.outgoing().runs().flatten().copied().collect();
+        self.stream.outgoing().clear();
+        self.listener.hear(&units(&bytes))
+    }
+}
+
+/// The answer that a user gives who takes everything.
+fn granted(asked: Associate, user_information: Vec<Pdv>) -> Request {
+    let answer = asked.accept(Units::DUPLEX, |_| true);
+    acse::Request::AssociateResponse(AssociateAnswer { user_information, ..answer }).into()
+}
+
+/// What an initiator makes of what it hears.
+#[derive(PartialEq, Eq, Debug)]
+enum Answer {
+    /// CC: class, TPDU size.
+    Confirmed(u8, Option<u8>),
+    /// ACCEPT, CPA, AARE: what was agreed on.
+    Accepted(Units, Vec<ContextResult>, AssociateResult, Oid, Vec<Pdv>),
+    /// Values.
+    Data(Vec<Pdv>),
+}
+
+fn answers(heard: Vec<Heard>) -> Vec<Answer> {
+    let answer = |heard| match heard {
+        Heard::Tpdu(Tpdu::ConnectConfirm(connect)) => Answer::Confirmed(connect.class, connect.tpdu_size),
+        Heard::Spdu(Spdu::Accept(accept)) => {
+            let (cpa, _) = Cpa::read(&accept.data.data.to_vec()).expect("a CPA");
+            let parameters = cpa.parameters.expect("normal mode");
+            let aare = aare(parameters.user_data);
+            let information = aare.user_information.unwrap_or_default();
+            Answer::Accepted(
+                accept.units,
+                parameters.results.expect("contexts were asked for"),
+                aare.result,
+                aare.application_context,
+                information.into_iter().map(Pdv::from).collect(),
+            )
+        }
+        Heard::Spdu(Spdu::Data(data)) => Answer::Data(values(&data.data)),
+        other => panic!("{other:?}"),
+    };
+    heard.into_iter().map(answer).collect()
+}
+
+fn aare(user_data: Option<UserData>) -> Aare {
+    let apdu = match user_data {
+        Some(UserData::Full(values)) => values[0].octets().to_vec(),
+        // When no other context was agreed on.
+        Some(UserData::Simple(value)) => value.to_vec(),
+        None => panic!("there is no user data"),
+    };
+    match Apdu::read(&apdu) {
+        Ok((Apdu::Aare(aare), _)) => aare,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the recorded responder said that its user gave it: information with the association, then values.
+fn given(recorded: &[Answer]) -> Option<Vec<Pdv>> {
+    recorded.iter().find_map(|answer| match answer {
+        Answer::Accepted(.., values) | Answer::Data(values) => Some(values.clone()),
+        Answer::Confirmed(..) => None,
+    })
+}
+
+/// Replays a connection; `user` makes the answer to values out of the recorded one.
+fn replay(
+    turns: &[Turn],
+    in_two: bool,
+    user: fn(asked: Vec<Pdv>, recorded: Vec<Pdv>) -> Vec<Pdv>,
+) -> (Ours, usize) {
+    let (mut ours, mut recorder, mut data) = (Ours::new(), Listener::default(), 0);
+    for (number, turn) in turns.iter().enumerate() {
+        let recorded = answers(recorder.hear(&turn.answered));
+        let heard = ours.answer(&turn.said, in_two, &mut |told| match told.into_acse() {
+            Ok(acse::Indication::Associate(asked)) => {
+                assert_eq!(asked.application_context, MMS);
+                Some(granted(asked, given(&recorded).unwrap_or_default()))
+            }
+            Err(presentation::Indication::Data(values)) => {
+                data += 1;
+                let values = user(values, given(&recorded).unwrap_or_default());
+                Some(Request::Presentation(presentation::Request::Data(values)))
+            }
+            _ => None,
+        });
+        assert_eq!(answers(heard), recorded, "turn {number}");
+    }
+    (ours, data)
+}
+
+#[test]
+fn josistack_gets_from_us_what_its_own_responder_gave_it() {
+    let connections = connections(JOSISTACK);
+    assert_eq!(connections.len(), 2);
+    for in_two in [false, true] {
+        for turns in &connections {
+            let (ours, data) = replay(turns, in_two, |asked, _| asked);
+            // It ends without a release: with a DR.
+            assert_eq!((data, ours.stream.wish(), ours.tower.crossed()), (4, Wish::Close, 0));
+        }
+    }
+}
+
+#[test]
+fn libiec61850_gets_an_association_and_its_answers() {
+    let connections = connections(MMS_FILES);
+    assert_eq!(connections.len(), 2);
+    for in_two in [false, true] {
+        for (turns, asked) in connections.iter().zip([1, 3]) {
+            let (ours, data) = replay(turns, in_two, |_, recorded| recorded);
+            assert_eq!((data, ours.aborted, ours.tower.crossed()), (asked, true, 0));
+        }
+    }
+}
+
+/// The diagnostic of an association that is refused.
+fn refusal(heard: Vec<Heard>) -> (AssociateResult, AssociateDiagnostic, Oid) {
+    let [Heard::Spdu(Spdu::Refuse(refuse))] = &heard[..] else { panic!("{heard:?}") };
+    let (cpr, _) = Cpr::read(&refuse.data.data.to_vec()).expect("a CPR");
+    assert_eq!(cpr.reason, None, "the user refuses, not presentation");
+    let aare = aare(cpr.user_data);
+    (aare.result, aare.diagnostic, aare.application_context)
+}
+
+#[test]
+fn a_file_service_says_that_it_does_not_speak_mms() {
+    let not_supported =
+        AssociateDiagnostic::ServiceUser(UserDiagnostic::APPLICATION_CONTEXT_NAME_NOT_SUPPORTED);
+    for turns in connections(MMS_FILES).iter().chain(&connections(JOSISTACK)) {
+        let machine = Machine::new(ftam::Config {
+            role: Role::Responder,
+            abstract_syntaxes: ftam::ABSTRACT_SYNTAXES.to_vec(),
+        });
+        let mut end = End::new(machine, &TowerConfig::default());
+        end.connected(T0, &mut ());
+        let mut listener = Listener::default();
+        let mut heard = Vec::new();
+        for turn in &turns[..2] {
+            end.receive(turn.said.concat().into(), T0, &mut ());
+            let bytes: Vec<u8> = end.outgoing().runs().flatten().copied().collect();
+            end.outgoing().clear();
+            heard.extend(listener.hear(&units(&bytes)));
+        }
+        let Heard::Tpdu(Tpdu::ConnectConfirm(_)) = heard.remove(0) else { panic!("{heard:?}") };
+        let ftam = Oid::of("1.0.8571.1.1");
+        assert_eq!(refusal(heard), (AssociateResult::REJECTED_PERMANENT, not_supported.clone(), ftam));
+    }
+}

@@ -1,0 +1,189 @@
+//! What initiators of other makes said to responders of their own, said to ours.
+//!
+//! Goal      whoever was recorded would have gone on with us as it did with its own kind: every answer of ours is of the kind that
+//!           the recorded responder gave.
+//! How       a connection of a capture is cut into TPKTs. The initiator's go into our layers as they were sent, each run of them
+//!           when the recorded responder had answered the one before; what we say to a run and what was said to it then go
+//!           through one [`Listener`], which knows formats and no state, and are compared.
+//! Adapted   nothing in the bytes. Transport references, dates and names of responders are those of each responder, and nobody
+//!           says them again: in class 0 only a DR names the peer's reference, and it is not compared.
+
+mod acse;
+mod files;
+
+use kiban_ground::{Bytes, Rope};
+use kiban_wire::cotp::Tpdu;
+use kiban_wire::presentation::{Pdv, UserData};
+use kiban_wire::session::{Spdu, Tsdu};
+use kiban_wire::{capture, tpkt};
+
+/// Which end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Initiator,
+    Responder,
+}
+
+/// One run of what the initiator sent, and what it was answered.
+#[derive(Default, Debug)]
+struct Turn {
+    said: Vec<Vec<u8>>,
+    answered: Vec<Vec<u8>>,
+}
+
+/// The connections of a capture, each as turns of TPKTs, in the order in which they began.
+fn connections(pcap: &[u8]) -> Vec<Vec<Turn>> {
+    let (file, _) = capture::File::read(pcap).expect("a capture");
+    let mut all: Vec<Connection> = Vec::new();
+    for record in file.records(pcap) {
+        let segment = Segment::read(record.expect("a record").1);
+        if segment.opens {
+            all.push(Connection {
+                caller: segment.ports[0],
+                next: [0; 2],
+                held: Default::default(),
+                turns: vec![],
+            });
+        }
+        let known = all.iter_mut().rfind(|connection| segment.ports.contains(&connection.caller));
+        known.expect("it began with a SYN").on_segment(&segment);
+    }
+    all.into_iter().map(|connection| connection.turns).collect()
+}
+
+/// A TCP segment in an Ethernet frame.
+struct Segment<'a> {
+    ports: [u16; 2],
+    sequence: u32,
+    syn: bool,
+    opens: bool,
+    payload: &'a [u8],
+}
+
+impl Segment<'_> {
+    fn read(frame: &[u8]) -> Segment<'_> {
+        let two = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        let (ip, tcp) = (14, 34);
+        assert_eq!((two(12), frame[ip], frame[ip + 9]), (0x0800, 0x45, 6), "IPv4 without options, TCP");
+        let flags = frame[tcp + 13];
+        Segment {
+            ports: [two(tcp), two(tcp + 2)],
+            sequence: u32::from(two(tcp + 4)) << 16 | u32::from(two(tcp + 6)),
+            syn: flags & 0x02 != 0,
+            opens: flags & 0x12 == 0x02,
+            payload: &frame[tcp + usize::from(frame[tcp + 12] >> 4) * 4..ip + usize::from(two(ip + 2))],
+        }
+    }
+}
+
+/// A connection as it is read.
+struct Connection {
+    caller: u16,
+    next: [u32; 2],
+    held: [Vec<u8>; 2],
+    turns: Vec<Turn>,
+}
+
+impl Connection {
+    fn on_segment(&mut self, segment: &Segment<'_>) {
+        let from = if segment.ports[0] == self.caller { End::Initiator } else { End::Responder };
+        let next = &mut self.next[from as usize];
+        if segment.syn {
+            *next = segment.sequence.wrapping_add(1);
+        }
+        if segment.payload.is_empty() {
+            return;
+        }
+        assert_eq!(segment.sequence, *next, "nothing is missing and nothing was sent again");
+        *next = next.wrapping_add(segment.payload.len() as u32);
+        self.held[from as usize].extend_from_slice(segment.payload);
+        while let Ok((header, used)) = tpkt::Header::read(&self.held[from as usize]) {
+            let end = used + usize::from(header.payload_bytes);
+            if self.held[from as usize].len() < end {
+                break;
+            }
+            let unit = self.held[from as usize].drain(..end).collect();
+            self.on_unit(from, unit);
+        }
+    }
+
+    fn on_unit(&mut self, from: End, unit: Vec<u8>) {
+        let begins = from == End::Initiator && self.turns.last().is_none_or(|turn| !turn.answered.is_empty());
+        if begins {
+            self.turns.push(Turn::default());
+        }
+        let turn = self.turns.last_mut().expect("the initiator speaks first");
+        match from {
+            End::Initiator => turn.said.push(unit),
+            End::Responder => turn.answered.push(unit),
+        }
+    }
+}
+
+/// What a listener makes of TPKTs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Heard {
+    /// Any TPDU but DT.
+    Tpdu(Tpdu),
+    /// What DTs carried.
+    Spdu(Spdu),
+}
+
+/// Puts service data units together out of DTs, and knows nothing else.
+#[derive(Default)]
+struct Listener {
+    held: Vec<u8>,
+}
+
+impl Listener {
+    /// What one end has said in these TPKTs.
+    fn hear(&mut self, units: &[Vec<u8>]) -> Vec<Heard> {
+        units.iter().filter_map(|unit| self.on_unit(unit)).collect()
+    }
+
+    fn on_unit(&mut self, unit: &[u8]) -> Option<Heard> {
+        let nsdu = &unit[tpkt::HEADER_BYTES..];
+        let (tpdu, used) = Tpdu::read(nsdu).expect("a TPDU");
+        let Tpdu::Data { end } = tpdu else { return Some(Heard::Tpdu(tpdu)) };
+        self.held.extend_from_slice(&nsdu[used..]);
+        if !end {
+            return None;
+        }
+        let Tsdu { first, then } = Tsdu::read(Rope::from(std::mem::take(&mut self.held))).expect("an SPDU");
+        assert_eq!(then, None, "tokens are not given with data");
+        Some(Heard::Spdu(first))
+    }
+}
+
+/// The presentation data values of a DATA TRANSFER.
+fn values(data: &Rope) -> Vec<Pdv> {
+    match UserData::from_rope(data.clone()).expect("presentation's user data") {
+        UserData::Full(values) => values,
+        UserData::Simple(_) => panic!("with several contexts values name theirs"),
+    }
+}
+
+/// The bytes of TPKTs, cut into them again.
+fn units(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut units = Vec::new();
+    while !bytes.is_empty() {
+        let (header, used) = tpkt::Header::read(bytes).expect("a TPKT");
+        let (unit, rest) = bytes.split_at(used + usize::from(header.payload_bytes));
+        units.push(unit.to_vec());
+        bytes = rest;
+    }
+    units
+}
+
+/// TPKTs as a read brings them: all of them at once, or each in two.
+fn reads(units: &[Vec<u8>], in_two: bool) -> Vec<Bytes> {
+    if in_two {
+        let halves = units.iter().flat_map(|unit| {
+            let (front, back) = unit.split_at(unit.len() / 2);
+            [front, back]
+        });
+        halves.map(Bytes::copy_from_slice).collect()
+    } else {
+        vec![units.concat().into()]
+    }
+}

@@ -1,0 +1,25 @@
+//! What comes byte by byte.
+
+use kiban_board::osi::stream::Stream;
+use kiban_ground::Bytes;
+use kiban_stack::osi::network::Indication;
+
+#[test]
+fn a_unit_that_comes_byte_by_byte_is_not_kept_in_as_many_pieces() {
+    let mut stream = Stream::new(65531);
+    let unit: Vec<u8> = (0..65531u32).map(|byte| byte as u8).collect();
+    let mut bytes = vec![3, 0, 0xff, 0xff];
+    bytes.extend_from_slice(&unit);
+    // Two units, so that the second begins in the middle of what was joined.
+    bytes.extend_from_slice(&[3, 0, 0, 7, 1, 2, 3]);
+    let mut units = Vec::new();
+    for byte in bytes {
+        stream.receive(Bytes::copy_from_slice(&[byte]));
+        while let Some(Indication::Data(unit)) = stream.poll() {
+            units.push(unit);
+        }
+    }
+    assert_eq!(units.len(), 2);
+    assert!(units[0].runs().flatten().eq(&unit) && units[1].to_vec() == [1, 2, 3]);
+    assert!(units[0].runs().count() < 64, "{:?}", units[0]);
+}

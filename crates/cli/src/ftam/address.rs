@@ -1,0 +1,137 @@
+//! Remote names: `ftam://user@host:port/path`.
+
+use kiban_wire::tpkt::PORT;
+use percent_encoding::percent_decode_str;
+use std::str::FromStr;
+use url::{Host, Url};
+
+/// A file or directory of a responder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Remote {
+    /// Initiator identity.
+    pub(crate) user: Option<String>,
+    /// Name or address, without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The filename, without the slash behind the port. Empty for the responder's root.
+    pub(crate) path: String,
+}
+
+impl Remote {
+    /// Whether an argument means a remote name at all.
+    pub(crate) fn is_meant_by(text: &str) -> bool {
+        text.starts_with("ftam://")
+    }
+
+    /// The same place, another path.
+    pub(crate) fn with_path(&self, path: String) -> Remote {
+        Remote { path, ..self.clone() }
+    }
+
+    /// The path's last component.
+    pub(crate) fn name(&self) -> &str {
+        self.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Host and port as one connects to them.
+    pub(crate) fn endpoint(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl FromStr for Remote {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Remote, String> {
+        let wrong =
+            |why: &str| format!("{why}; write ftam://user@host:port/path, user and port may be left out");
+        if !Remote::is_meant_by(text) {
+            return Err(wrong("this is no remote name"));
+        }
+        let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+        if url.password().is_some() {
+            return Err("a password in a name can be read by everybody: use KIBAN_FTAM_PASSWORD, --password-file or the prompt"
+                .into());
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("'?' and '#' in a path are written %3F and %23"));
+        }
+        let decode = |part: &str| {
+            let bytes = percent_decode_str(part).decode_utf8();
+            bytes.map(String::from).map_err(|_| wrong("what stands behind % is no UTF-8"))
+        };
+        let host = match url.host() {
+            None => return Err(wrong("a host is missing")),
+            Some(Host::Domain(name)) => decode(name)?,
+            Some(Host::Ipv4(address)) => address.to_string(),
+            Some(Host::Ipv6(address)) => address.to_string(),
+        };
+        let user = decode(url.username())?;
+        Ok(Remote {
+            user: (!user.is_empty()).then_some(user),
+            host,
+            port: url.port().unwrap_or(PORT),
+            path: decode(url.path().strip_prefix('/').unwrap_or_default())?,
+        })
+    }
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ftam://")?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        match self.port {
+            PORT => write!(f, "{}/{}", self.host, self.path),
+            _ => write!(f, "{}/{}", self.endpoint(), self.path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(user: Option<&str>, host: &str, port: u16, path: &str) -> Remote {
+        Remote { user: user.map(String::from), host: host.into(), port, path: path.into() }
+    }
+
+    #[test]
+    fn names_are_read_as_one_means_them() {
+        let rows = [
+            ("ftam://eve@switch.example/cdr/today", remote(Some("eve"), "switch.example", 102, "cdr/today")),
+            ("ftam://10.0.0.7:4102/a%20b", remote(None, "10.0.0.7", 4102, "a b")),
+            ("ftam://[2001:db8::7]/", remote(None, "2001:db8::7", 102, "")),
+            ("ftam://host", remote(None, "host", 102, "")),
+            ("ftam://op%40site@host/x", remote(Some("op@site"), "host", 102, "x")),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_says_how_one_is_written() {
+        for (text, word) in [
+            ("/etc/passwd", "ftam://user@host"),
+            ("ftam://", "ftam://user@host"),
+            ("ftam://host:x/a", "ftam://user@host"),
+            ("ftam://eve:secret@host/a", "KIBAN_FTAM_PASSWORD"),
+            ("ftam://host/a?b", "%3F"),
+            ("ftam://host/%ff", "UTF-8"),
+        ] {
+            let error = text.parse::<Remote>().expect_err(text);
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn dots_that_would_climb_stay_inside() {
+        assert_eq!("ftam://h/a/../../../b".parse(), Ok(remote(None, "h", 102, "b")));
+    }
+}

@@ -1,0 +1,188 @@
+//! Attributes, as people and programs read them.
+
+use kiban_lab::table::Table;
+use kiban_wire::ber::Oid;
+use kiban_wire::ftam::{
+    AccountAttribute, Availability, AvailabilityAttribute, ContentsType, DateAndTimeAttribute,
+    LegalQualificationAttribute, ObjectType, PathnameAttribute, PermittedActions, ReadAttributes,
+    SizeAttribute, UserIdentityAttribute, oids,
+};
+use serde::Serialize;
+
+/// What is known of a file; what the responder does not say is left out.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct About {
+    pub(super) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) is_directory: Option<bool>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) future_bytes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) permitted: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) created: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) modified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) read: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) attributes_modified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) creator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) modifier: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reader: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) availability: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) legal: Option<String>,
+}
+
+impl About {
+    pub(super) fn of(read: &ReadAttributes) -> About {
+        let user = |identity: &Option<UserIdentityAttribute>| match identity {
+            Some(UserIdentityAttribute::Actual(user)) => Some(user.0.text().into_owned()),
+            _ => None,
+        };
+        let size = |size: &Option<SizeAttribute>| match size {
+            Some(SizeAttribute::Actual(bytes)) => Some(*bytes),
+            _ => None,
+        };
+        let document = match &read.contents_type {
+            Some(ContentsType::DocumentType(document)) => Some(document.document_type_name.0),
+            _ => None,
+        };
+        let is_directory = match read.object_type {
+            Some(kind) => Some(kind == ObjectType::FILE_DIRECTORY),
+            None => document.map(|name| name == oids::NBS_9 || name == oids::NBS_9_OLD),
+        };
+        About {
+            name: read.pathname.as_ref().map(name_of).unwrap_or_default(),
+            is_directory,
+            kind: document.map(kind_of),
+            bytes: size(&read.object_size),
+            future_bytes: size(&read.future_object_size),
+            permitted: read.permitted_actions.map(actions_of),
+            created: date(&read.date_and_time_of_creation),
+            modified: date(&read.date_and_time_of_last_modification),
+            read: date(&read.date_and_time_of_last_read_access),
+            attributes_modified: date(&read.date_and_time_of_last_attribute_modification),
+            creator: user(&read.identity_of_creator),
+            modifier: user(&read.identity_of_last_modifier),
+            reader: user(&read.identity_of_last_reader),
+            account: match &read.storage_account {
+                Some(AccountAttribute::Actual(account)) => Some(account.0.text().into_owned()),
+                _ => None,
+            },
+            availability: match read.object_availability {
+                Some(AvailabilityAttribute::Actual(when)) if when == Availability::DEFERRED => {
+                    Some("deferred")
+                }
+                Some(AvailabilityAttribute::Actual(_)) => Some("immediate"),
+                _ => None,
+            },
+            legal: match &read.legal_qualification {
+                Some(LegalQualificationAttribute::Actual(legal)) => Some(legal.text().into_owned()),
+                _ => None,
+            },
+        }
+    }
+
+    /// One line each that the responder has said something of.
+    pub(super) fn table(&self, title: String) -> Table {
+        let mut table = Table::new(title).words("attribute").words("value");
+        let number = |number: Option<i64>| number.map(|number| number.to_string());
+        let rows = [
+            ("filename", Some(self.name.clone())),
+            ("contents type", self.kind.clone()),
+            ("permitted actions", self.permitted.as_ref().map(|actions| actions.join(", "))),
+            ("size, bytes", number(self.bytes)),
+            ("future size, bytes", number(self.future_bytes)),
+            ("created", self.created.clone()),
+            ("last modified", self.modified.clone()),
+            ("last read", self.read.clone()),
+            ("attributes modified", self.attributes_modified.clone()),
+            ("creator", self.creator.clone()),
+            ("last modifier", self.modifier.clone()),
+            ("last reader", self.reader.clone()),
+            ("storage account", self.account.clone()),
+            ("availability", self.availability.map(String::from)),
+            ("legal qualification", self.legal.clone()),
+        ];
+        for (what, value) in rows {
+            if let Some(value) = value {
+                table.row([what.to_owned(), value]);
+            }
+        }
+        table
+    }
+}
+
+/// A directory's entries, a row each.
+pub(super) fn list(title: String, entries: &[About]) -> Table {
+    let mut table =
+        Table::new(title).words("name").words("type").numbers("bytes").words("modified").words("creator");
+    for entry in entries {
+        let said = |value: &Option<String>| value.clone().unwrap_or_default();
+        let slash = if entry.is_directory == Some(true) { "/" } else { "" };
+        table.row([
+            format!("{}{slash}", entry.name),
+            said(&entry.kind),
+            entry.bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
+            said(&entry.modified),
+            said(&entry.creator),
+        ]);
+    }
+    table
+}
+
+fn name_of(name: &PathnameAttribute) -> String {
+    let (PathnameAttribute::Incomplete(name) | PathnameAttribute::Complete(name)) = name;
+    name.0.iter().map(|part| part.text().escape_debug().to_string()).collect::<Vec<_>>().join("/")
+}
+
+fn kind_of(name: Oid) -> String {
+    match name {
+        oids::FTAM_1 => "FTAM-1 text".into(),
+        oids::FTAM_2 => "FTAM-2 records".into(),
+        oids::FTAM_3 => "FTAM-3 binary".into(),
+        oids::NBS_9 | oids::NBS_9_OLD => "NBS-9 directory".into(),
+        other => other.to_string(),
+    }
+}
+
+fn actions_of(actions: PermittedActions) -> Vec<&'static str> {
+    use PermittedActions as P;
+    let words = [
+        (P::READ, "read"),
+        (P::INSERT, "insert"),
+        (P::REPLACE, "replace"),
+        (P::EXTEND, "extend"),
+        (P::ERASE, "erase"),
+        (P::READ_ATTRIBUTE, "read attributes"),
+        (P::CHANGE_ATTRIBUTE, "change attributes"),
+        (P::DELETE_OBJECT, "delete"),
+    ];
+    words.into_iter().filter(|(action, _)| actions.contains(*action)).map(|(_, word)| word).collect()
+}
+
+/// `2026-11-22 10:43:16`, if it is written as the standard has it; else as it came: some peers' years have three digits.
+fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
+    let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
+    let text = date.text().escape_debug().to_string();
+    let digits = text.get(..14).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(match digits {
+        None => text,
+        Some(d) => {
+            let zone = if text.ends_with('Z') { "Z" } else { "" };
+            format!("{}-{}-{} {}:{}:{}{zone}", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12], &d[12..])
+        }
+    })
+}

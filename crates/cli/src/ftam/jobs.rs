@@ -1,0 +1,470 @@
+//! What an initiator is asked to do.
+
+use super::address::Remote;
+use super::attributes::{About, list};
+use super::link::{Link, Moved, Persistence};
+use super::options::{Association, Kind};
+use super::{Append, Chattr, Get, Ls, Many, Mv, One, Put, Transfer};
+use crate::print;
+use clap::ValueEnum;
+use kiban_real::ftam::timing::Stopwatch;
+use kiban_stack::osi::ftam::filestore::Path as Name;
+use kiban_stack::osi::ftam::initiator::{Job, Outcome};
+use kiban_wire::ftam::{
+    Account, AccountAttribute, Availability, AvailabilityAttribute, ChangeAttributes,
+    LegalQualificationAttribute, SizeAttribute,
+};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How deep directories are gone into.
+const DEPTH_MAX: usize = 32;
+
+/// When a file can be had.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum When {
+    /// At once.
+    Immediate,
+    /// After a while.
+    Deferred,
+}
+
+/// What a command did, for programs.
+#[derive(Default, Serialize)]
+struct Report {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    transfers: Vec<Moved>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<Vec<About>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<About>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    timing: Vec<Layer>,
+}
+
+/// How long a layer worked.
+#[derive(Serialize)]
+struct Layer {
+    task: &'static str,
+    microseconds: f64,
+    turns: u64,
+}
+
+impl Report {
+    /// Ends the association and prints all there is.
+    async fn finish(mut self, association: &Association, link: Link) -> Result<ExitCode, String> {
+        let stopwatch = link.close().await;
+        if association.timing {
+            self.timing = stopwatch.as_ref().map(layers).unwrap_or_default();
+        }
+        if association.json {
+            let json = serde_json::to_string(&self).map_err(|error| error.to_string())?;
+            print(&format!("{json}\n"))?;
+        } else {
+            self.print_words(association)?;
+        }
+        for failure in &self.failures {
+            eprintln!("kiban: {failure}");
+        }
+        Ok(if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn print_words(&self, association: &Association) -> Result<(), String> {
+        for moved in self.transfers.iter().filter(|_| !association.quiet) {
+            let Moved { from, to, bytes, seconds, resumed } = moved;
+            let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
+            let how = if *resumed { "resumed".into() } else { format!("{rate:.1} MB/s") };
+            print(&format!("{from} -> {to}: {bytes} bytes in {seconds:.3} s, {how}\n"))?;
+        }
+        if let Some(entries) = &self.entries {
+            print(&list(String::new(), entries).to_string())?;
+        }
+        if let Some(attributes) = &self.attributes {
+            print(&attributes.table(String::new()).to_string())?;
+        }
+        if !self.timing.is_empty() {
+            let mut table = kiban_lab::table::Table::new("Time of each task")
+                .words("task")
+                .numbers("us")
+                .numbers("turns");
+            for layer in &self.timing {
+                table.row([layer.task.into(), format!("{:.1}", layer.microseconds), layer.turns.to_string()]);
+            }
+            print(&table.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn layers(stopwatch: &Stopwatch) -> Vec<Layer> {
+    let layer = |(task, spent, turns): (kiban_board::osi::meter::Task, std::time::Duration, u64)| Layer {
+        task: task.name(),
+        microseconds: spent.as_secs_f64() * 1e6,
+        turns,
+    };
+    stopwatch.spent().map(layer).collect()
+}
+
+impl Transfer {
+    fn persistence(&self) -> Persistence {
+        Persistence { resume: self.resume, retries: self.retries }
+    }
+}
+
+impl Get {
+    pub(super) async fn run(self) -> Result<ExitCode, String> {
+        let same_host =
+            |remote: &Remote| remote.with_path(String::new()) == self.remotes[0].with_path(String::new());
+        if !self.remotes.iter().all(same_host) {
+            return Err("all remote names must be of one user at one host".into());
+        }
+        let into = self.local.is_dir() || self.remotes.len() > 1 || self.recursive;
+        let root = if into { self.local.clone() } else { parent(&self.local) };
+        if self.recursive {
+            std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        }
+        let association = &self.transfer.association;
+        let mut link = Link::new(association, &self.remotes[0], &absolute(&root)?)?;
+        let mut report = Report::default();
+        // Directories are found as one goes.
+        let mut waiting: Vec<(Remote, String, usize)> = Vec::new();
+        for remote in &self.remotes {
+            let name = match into {
+                true if !remote.name().is_empty() => remote.name().to_owned(),
+                true => String::new(),
+                false => file_name(&self.local)?,
+            };
+            waiting.push((remote.clone(), name, 0));
+        }
+        waiting.reverse();
+        while let Some((remote, name, depth)) = waiting.pop() {
+            let is_directory = self.recursive && self.is_directory(&mut link, &remote).await;
+            let done = if is_directory {
+                self.descend(&mut link, &remote, &name, depth, &root, &mut waiting).await
+            } else {
+                self.fetch(&mut link, &remote, &name, &root).await.map(|moved| report.transfers.push(moved))
+            };
+            report.failures.extend(done.err());
+        }
+        report.finish(association, link).await
+    }
+
+    async fn is_directory(&self, link: &mut Link, remote: &Remote) -> bool {
+        if remote.path.is_empty() || remote.path.ends_with('/') {
+            return true;
+        }
+        let stat = Job::Stat { remote: remote.path.clone() };
+        match link.ask(stat, "").await {
+            Ok(Outcome::Attributes(attributes)) => About::of(&attributes).is_directory == Some(true),
+            _ => false,
+        }
+    }
+
+    async fn descend(
+        &self,
+        link: &mut Link,
+        remote: &Remote,
+        name: &str,
+        depth: usize,
+        root: &Path,
+        waiting: &mut Vec<(Remote, String, usize)>,
+    ) -> Result<(), String> {
+        if depth == DEPTH_MAX {
+            return Err(format!("{remote}: more than {DEPTH_MAX} directories within each other"));
+        }
+        let here = root.join(name);
+        std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
+        for entry in entries(link, remote).await? {
+            let Some(last) = entry.name.rsplit('/').next().filter(|last| !last.is_empty()) else { continue };
+            // What a peer calls its files must not lead out of here.
+            let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
+            let inside = above.and_then(|above| above.join(last));
+            let inside = inside.map_err(|wrong| format!("{remote}{last}: {wrong}"))?;
+            let slash = if entry.is_directory == Some(true) { "/" } else { "" };
+            let path = remote.path.trim_end_matches('/');
+            let path = if path.is_empty() { last.to_owned() } else { format!("{path}/{last}") };
+            waiting.push((remote.with_path(format!("{path}{slash}")), inside.as_str().into(), depth + 1));
+        }
+        Ok(())
+    }
+
+    async fn fetch(
+        &self,
+        link: &mut Link,
+        remote: &Remote,
+        name: &str,
+        root: &Path,
+    ) -> Result<Moved, String> {
+        let local = Name::read(name).map_err(|wrong| format!("{name}: {wrong}"))?;
+        let target = root.join(name);
+        let document = self.transfer.kind.map(Kind::document);
+        let job = Job::Get { remote: remote.path.clone(), local, document };
+        let (bytes, seconds, resumed) =
+            link.transfer(job, remote, &absolute(root)?.join(name), self.transfer.persistence()).await?;
+        Ok(Moved { from: remote.to_string(), to: target.display().to_string(), bytes, seconds, resumed })
+    }
+}
+
+impl Put {
+    pub(super) async fn run(self) -> Result<ExitCode, String> {
+        let association = &self.transfer.association;
+        let mut report = Report::default();
+        let mut links: Option<(PathBuf, Link)> = None;
+        let into = self.remote.path.is_empty() || self.remote.path.ends_with('/') || self.locals.len() > 1;
+        let mut waiting: Vec<(PathBuf, String, usize)> = Vec::new();
+        for local in self.locals.iter().rev() {
+            let base = self.remote.path.trim_end_matches('/');
+            let path = match (into, base.is_empty()) {
+                (false, _) => base.to_owned(),
+                (true, true) => file_name(local)?,
+                (true, false) => format!("{base}/{}", file_name(local)?),
+            };
+            waiting.push((local.clone(), path, 0));
+        }
+        while let Some((local, path, depth)) = waiting.pop() {
+            let root = absolute(&parent(&local))?;
+            // Notes of interrupted transfers stand beside their files: another directory, another association.
+            let mut link = match links.take() {
+                Some((at, link)) if at == root => link,
+                other => {
+                    if let Some((_, link)) = other {
+                        link.close().await;
+                    }
+                    Link::new(association, &self.remote, &root)?
+                }
+            };
+            let remote = self.remote.with_path(path);
+            let done = if local.is_dir() && !self.recursive {
+                Err(format!("{}: it is a directory; --recursive puts all that is in it", local.display()))
+            } else if local.is_dir() {
+                descend_local(&mut link, &local, &remote, depth, &mut waiting).await
+            } else {
+                let done = put(&mut link, &self.transfer, &local, &remote, false).await;
+                done.map(|moved| report.transfers.push(moved))
+            };
+            report.failures.extend(done.err());
+            links = Some((root, link));
+        }
+        let (_, link) = links.ok_or("nothing to put")?;
+        report.finish(association, link).await
+    }
+}
+
+impl Append {
+    pub(super) async fn run(self) -> Result<ExitCode, String> {
+        let association = &self.transfer.association;
+        let mut link = Link::new(association, &self.remote, &absolute(&parent(&self.local))?)?;
+        let mut report = Report::default();
+        match put(&mut link, &self.transfer, &self.local, &self.remote, true).await {
+            Ok(moved) => report.transfers.push(moved),
+            Err(failure) => report.failures.push(failure),
+        }
+        report.finish(association, link).await
+    }
+}
+
+async fn put(
+    link: &mut Link,
+    transfer: &Transfer,
+    local: &Path,
+    remote: &Remote,
+    behind: bool,
+) -> Result<Moved, String> {
+    let name = Name::read(&file_name(local)?).map_err(|wrong| format!("{}: {wrong}", local.display()))?;
+    let document = transfer.kind.unwrap_or(Kind::Binary).document();
+    let path = remote.path.clone();
+    let job = if behind {
+        Job::Append { local: name, remote: path, document }
+    } else {
+        Job::Put { local: name, remote: path, document }
+    };
+    let (bytes, seconds, resumed) =
+        link.transfer(job, remote, &absolute(local)?, transfer.persistence()).await?;
+    Ok(Moved { from: local.display().to_string(), to: remote.to_string(), bytes, seconds, resumed })
+}
+
+async fn descend_local(
+    link: &mut Link,
+    local: &Path,
+    remote: &Remote,
+    depth: usize,
+    waiting: &mut Vec<(PathBuf, String, usize)>,
+) -> Result<(), String> {
+    if depth == DEPTH_MAX {
+        return Err(format!("{}: more than {DEPTH_MAX} directories within each other", local.display()));
+    }
+    let about = remote.to_string();
+    // It may be there already: what then goes wrong with its files is told of them.
+    let made = link.ask(Job::MakeDirectory { remote: remote.path.clone() }, &about).await;
+    let listed = std::fs::read_dir(local).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut listed = listed.map_err(|error| format!("{}: {error}", local.display()))?;
+    if let Err(failure) = made
+        && link.ask(Job::Stat { remote: remote.path.clone() }, &about).await.is_err()
+    {
+        return Err(failure);
+    }
+    listed.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in listed.into_iter().rev() {
+        let name = file_name(&entry.path())?;
+        let kind = entry.file_type().map_err(|error| format!("{}: {error}", entry.path().display()))?;
+        if kind.is_symlink() || name == kiban_stack::osi::ftam::filestore::RESERVED {
+            continue;
+        }
+        waiting.push((entry.path(), format!("{}/{name}", remote.path), depth + 1));
+    }
+    Ok(())
+}
+
+impl Ls {
+    pub(super) async fn run(self) -> Result<ExitCode, String> {
+        let mut link = here(&self.association, &self.remote)?;
+        let mut report = Report::default();
+        let mut all = Vec::new();
+        let mut waiting = vec![(self.remote.clone(), String::new(), 0)];
+        while let Some((remote, prefix, depth)) = waiting.pop() {
+            match entries(&mut link, &remote).await {
+                Err(failure) => report.failures.push(failure),
+                Ok(found) => {
+                    for mut entry in found {
+                        let last = entry.name.rsplit('/').next().unwrap_or_default().to_owned();
+                        let base = remote.path.trim_end_matches('/');
+                        entry.name = format!("{prefix}{last}");
+                        if self.recursive && entry.is_directory == Some(true) && depth < DEPTH_MAX {
+                            let path = if base.is_empty() { last } else { format!("{base}/{last}") };
+                            waiting.push((remote.with_path(path), format!("{}/", entry.name), depth + 1));
+                        }
+                        all.push(entry);
+                    }
+                }
+            }
+        }
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        report.entries = (report.failures.is_empty() || !all.is_empty()).then_some(all);
+        report.finish(&self.association, link).await
+    }
+}
+
+/// A directory's entries.
+async fn entries(link: &mut Link, remote: &Remote) -> Result<Vec<About>, String> {
+    // ISODE's name for a user's own directory, which has none.
+    let path = remote.path.trim_end_matches('/');
+    let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
+    match link.ask(list, &remote.to_string()).await? {
+        Outcome::Entries(entries) => Ok(entries.iter().map(About::of).collect()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+impl One {
+    pub(super) async fn stat(self) -> Result<ExitCode, String> {
+        let mut link = here(&self.association, &self.remote)?;
+        let mut report = Report::default();
+        match link.ask(Job::Stat { remote: self.remote.path.clone() }, &self.remote.to_string()).await {
+            Ok(Outcome::Attributes(attributes)) => report.attributes = Some(About::of(&attributes)),
+            Ok(_) => report.failures.push(format!("{}: the responder tells no attributes", self.remote)),
+            Err(failure) => report.failures.push(failure),
+        }
+        report.finish(&self.association, link).await
+    }
+
+    pub(super) async fn make_directory(self) -> Result<ExitCode, String> {
+        let job = Job::MakeDirectory { remote: self.remote.path.trim_end_matches('/').to_owned() };
+        plain(&self.association, vec![(job, self.remote)]).await
+    }
+}
+
+impl Many {
+    pub(super) async fn remove(self) -> Result<ExitCode, String> {
+        let job = |remote: Remote| (Job::Remove { remote: remote.path.clone() }, remote);
+        plain(&self.association, self.remotes.into_iter().map(job).collect()).await
+    }
+}
+
+impl Mv {
+    pub(super) async fn run(self) -> Result<ExitCode, String> {
+        if Remote::is_meant_by(&self.to) {
+            return Err(
+                "the new name stands without ftam:// and host: files do not move between hosts".into()
+            );
+        }
+        let job = Job::Rename { remote: self.remote.path.clone(), to: self.to };
+        plain(&self.association, vec![(job, self.remote)]).await
+    }
+}
+
+impl Chattr {
+    pub(super) async fn run(self) -> Result<ExitCode, String> {
+        let attributes = ChangeAttributes {
+            storage_account: self
+                .storage_account
+                .map(|account| AccountAttribute::Actual(Account(account.as_str().into()))),
+            object_availability: self.availability.map(|when| {
+                AvailabilityAttribute::Actual(match when {
+                    When::Immediate => Availability::IMMEDIATE,
+                    When::Deferred => Availability::DEFERRED,
+                })
+            }),
+            future_object_size: self.future_size.map(SizeAttribute::Actual),
+            legal_qualification: self
+                .legal
+                .map(|legal| LegalQualificationAttribute::Actual(legal.as_str().into())),
+            ..ChangeAttributes::NONE
+        };
+        if attributes == ChangeAttributes::NONE {
+            return Err(
+                "say what to change: --storage-account, --future-size, --availability, --legal".into()
+            );
+        }
+        let job = Job::Change { remote: self.remote.path.clone(), attributes: Box::new(attributes) };
+        plain(&self.association, vec![(job, self.remote)]).await
+    }
+}
+
+/// Jobs that bring nothing back.
+async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<ExitCode, String> {
+    let mut report = Report::default();
+    let mut link: Option<(Remote, Link)> = None;
+    for (job, remote) in jobs {
+        let host = remote.with_path(String::new());
+        let mut used = match link.take() {
+            Some((at, link)) if at == host => link,
+            other => {
+                if let Some((_, link)) = other {
+                    link.close().await;
+                }
+                here(association, &remote)?
+            }
+        };
+        report.failures.extend(used.ask(job, &remote.to_string()).await.err());
+        link = Some((host, used));
+    }
+    let (_, link) = link.ok_or("nothing to do")?;
+    report.finish(association, link).await
+}
+
+/// A link for jobs that touch no local file.
+fn here(association: &Association, remote: &Remote) -> Result<Link, String> {
+    Link::new(association, remote, &absolute(Path::new("."))?)
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
+        _ => ".".into(),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    path.canonicalize()
+        .or_else(|_| std::path::absolute(path))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn file_name(path: &Path) -> Result<String, String> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.map(String::from)
+        .ok_or_else(|| format!("{} names no file that can be told to others", path.display()))
+}

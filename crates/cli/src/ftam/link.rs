@@ -1,0 +1,171 @@
+//! An association that is made when it is needed and made again when it is lost, and the bar above its transfers.
+
+use super::address::Remote;
+use super::options::{Association, activity};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_real::Clock;
+use kiban_real::ftam::client::{Client, ClientConfig, Said, has_docket};
+use kiban_real::ftam::timing::Stopwatch;
+use kiban_stack::osi::ftam::filestore::RESERVED;
+use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Before the first attempt to connect again; each later one waits twice as long.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// An association with one host.
+pub(super) struct Link {
+    config: ClientConfig,
+    host: String,
+    quiet: bool,
+    client: Option<Client>,
+    stopwatch: Option<Stopwatch>,
+}
+
+/// A transfer that ended well.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Moved {
+    /// From where.
+    pub(super) from: String,
+    /// To where.
+    pub(super) to: String,
+    /// Bytes of contents, those of earlier attempts included.
+    pub(super) bytes: u64,
+    /// Seconds, connecting excluded.
+    pub(super) seconds: f64,
+    /// Whether it went on with an earlier attempt.
+    pub(super) resumed: bool,
+}
+
+/// How a transfer may be gone on with.
+#[derive(Clone, Copy)]
+pub(super) struct Persistence {
+    pub(super) resume: bool,
+    pub(super) retries: u32,
+}
+
+impl Link {
+    /// A link to the host of `remote`, for files below `local`.
+    pub(super) fn new(association: &Association, remote: &Remote, local: &Path) -> Result<Link, String> {
+        Ok(Link {
+            config: association.config(remote, local)?,
+            host: remote.endpoint(),
+            quiet: association.quiet,
+            client: None,
+            stopwatch: None,
+        })
+    }
+
+    async fn client(&mut self) -> Result<&mut Client, String> {
+        if self.client.is_none() {
+            let client = Client::connect(&self.config).await;
+            self.client = Some(client.map_err(|error| format!("{}: {error}", self.host))?);
+        }
+        Ok(self.client.as_mut().expect("it has just been made"))
+    }
+
+    /// A job without contents.
+    pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
+        let asked = self.client().await?.run(job, None).await;
+        asked.map_err(|failure| format!("{about}: {}", Said(&failure)))
+    }
+
+    /// A transfer, which is gone on with when the association is lost.
+    pub(super) async fn transfer(
+        &mut self,
+        job: Job,
+        remote: &Remote,
+        local: &Path,
+        persistence: Persistence,
+    ) -> Result<(u64, f64, bool), String> {
+        let number = activity(remote, local);
+        let docket = docket_of(number);
+        let mut resumed = persistence.resume
+            && has_docket(&self.config.local, &docket)
+                .map_err(|error| format!("{}: {error}", self.config.local.display()))?;
+        let began_resumed = resumed;
+        let (mut retries, mut pause) = (persistence.retries, PAUSE);
+        let bar = bar(self.quiet, remote.name());
+        // Who connects for the first time waits for it, and the transfer is not the slower for that.
+        self.client().await?;
+        let clock = Clock::new();
+        loop {
+            let client = self.client().await?;
+            let progress = client.progress();
+            let watch = show(bar.clone(), progress.clone());
+            let outcome = tokio::select! {
+                outcome = async {
+                    if resumed { client.recover(docket.clone()).await } else { client.run(job.clone(), Some(number)).await }
+                } => outcome,
+                never = watch => never,
+            };
+            let bytes = progress.borrow().0;
+            match outcome {
+                Ok(_) => {
+                    bar.finish_and_clear();
+                    tidy(local);
+                    return Ok((bytes, clock.now().as_secs_f64(), began_resumed));
+                }
+                Err(failure) if self.is_lost(&failure) && failure.docket.is_some() && retries > 0 => {
+                    bar.println(format!(
+                        "kiban: {remote}: the association is lost after {bytes} bytes; going on"
+                    ));
+                    self.client = None;
+                    (resumed, retries) = (true, retries - 1);
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(failure) => {
+                    bar.finish_and_clear();
+                    let hint = if failure.docket.is_some() { "; --resume goes on from there" } else { "" };
+                    return Err(format!("{remote}: {}{hint}", Said(&failure)));
+                }
+            }
+        }
+    }
+
+    fn is_lost(&self, failure: &Failure) -> bool {
+        failure.local.is_none() && !failure.cancelled && failure.misuse.is_none()
+    }
+
+    /// Ends the association in order.
+    pub(super) async fn close(mut self) -> Option<Stopwatch> {
+        if let Some(client) = self.client.take() {
+            self.stopwatch = Some(client.close().await);
+        }
+        self.stopwatch
+    }
+}
+
+/// Nothing is left beside a local file, but what others may still want: only empty directories go.
+fn tidy(local: &Path) {
+    let Some(reserved) = local.parent().map(|directory| directory.join(RESERVED)) else { return };
+    for directory in ["new", "dockets", "attributes"] {
+        let _ = std::fs::remove_dir(reserved.join(directory));
+    }
+    let _ = std::fs::remove_dir(reserved);
+}
+
+fn bar(quiet: bool, name: &str) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = "{msg:20!} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(style).expect("the template is well formed");
+    ProgressBar::with_draw_target(None, target).with_style(style).with_message(name.to_owned())
+}
+
+/// Moves the bar for as long as it is polled.
+async fn show(
+    bar: ProgressBar,
+    mut progress: tokio::sync::watch::Receiver<(u64, Option<u64>)>,
+) -> Result<Outcome, Failure> {
+    while progress.changed().await.is_ok() {
+        let (bytes, total) = *progress.borrow_and_update();
+        if let Some(total) = total {
+            bar.set_length(total);
+        }
+        bar.set_position(bytes);
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,119 @@
+//! With whom, as whom, and how: what all verbs of an initiator share.
+
+use super::address::Remote;
+use crate::way::{Way, password};
+use clap::{Args, ValueEnum};
+use kiban_board::osi::tower::TowerConfig;
+use kiban_real::ftam::client::ClientConfig;
+use kiban_real::ftam::disk::Settings;
+use kiban_stack::osi::ftam::initiator;
+use kiban_wire::ftam::{
+    BinaryParameters, Document, FunctionalUnits, QualityOfService, StringSignificance, TextParameters,
+};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Association")]
+pub(crate) struct Association {
+    /// Read the password from the first line of this file.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// The account to be charged.
+    #[arg(long)]
+    account: Option<String>,
+    #[command(flatten)]
+    way: Way,
+    /// The largest TPDU that is proposed, bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 65531, value_parser = clap::value_parser!(u32).range(128..=65531))]
+    tpdu_bytes: u32,
+    /// Bytes of a data element (F-DATA).
+    #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    fdata_bytes: u32,
+    /// Bytes between two checkpoints.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint_bytes: u64,
+    /// Propose neither restart nor recovery, for peers that refuse whoever does.
+    #[arg(long)]
+    no_recovery: bool,
+    /// Wait so many seconds for the association.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// Print how long each layer worked.
+    #[arg(long)]
+    pub(crate) timing: bool,
+    /// Print one JSON object in place of words.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub(crate) enum Kind {
+    /// FTAM-3: bytes, as they are.
+    Binary,
+    /// FTAM-1: text; lines are ended as each host ends them.
+    Text,
+    /// FTAM-2: text whose lines are records.
+    Sequential,
+}
+
+impl Kind {
+    pub(crate) fn document(self) -> Document {
+        match self {
+            Kind::Binary => Document::UnstructuredBinary(BinaryParameters::NONE),
+            // As ISODE and most profiles have it: GeneralString, and the borders between strings mean nothing.
+            Kind::Text => Document::UnstructuredText(TextParameters {
+                universal_class_number: Some(27),
+                string_significance: Some(StringSignificance::NOT_SIGNIFICANT),
+                ..TextParameters::NONE
+            }),
+            Kind::Sequential => Document::SequentialText(TextParameters::NONE),
+        }
+    }
+}
+
+impl Association {
+    /// The client's settings.
+    pub(crate) fn config(&self, remote: &Remote, local: &Path) -> Result<ClientConfig, String> {
+        let mut offer = initiator::Config::default();
+        if self.no_recovery {
+            offer.units =
+                offer.units.without(FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER);
+            offer.quality = QualityOfService::NO_RECOVERY;
+        }
+        let mut tower = TowerConfig::default();
+        tower.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
+        Ok(ClientConfig {
+            host: remote.host.clone(),
+            port: remote.port,
+            local: local.into(),
+            disk: Settings::default(),
+            initiator: initiator::Config {
+                called: self.way.called(),
+                user: remote.user.clone(),
+                account: self.account.clone(),
+                password: password(self.password_file.as_deref(), remote.user.as_deref(), &remote.host)?,
+                fdata_bytes: self.fdata_bytes as usize,
+                checkpoint_bytes: self.checkpoint_bytes,
+                ..offer
+            },
+            tower,
+            tls: self.way.connector()?,
+            timeout: Duration::from_secs(self.timeout),
+            timing: self.timing,
+        })
+    }
+}
+
+/// The number of a transfer's activity, which names it at both ends: the same for the same transfer.
+pub(crate) fn activity(remote: &Remote, local: &Path) -> i64 {
+    let digest = Sha256::digest(format!("{remote}\n{}", local.display()));
+    let bytes: [u8; 8] = digest[..8].try_into().expect("eight of thirty-two");
+    // Positive, and not so large that counting on from it would overflow.
+    (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
+}

@@ -1,0 +1,15 @@
+//! Log lines of services, on standard error; `KIBAN_LOG` says which (warn, info, debug, …).
+
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// From now on log lines are printed.
+pub(crate) fn begin(json: bool) {
+    let filter = EnvFilter::try_from_env("KIBAN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    if json { lines.json().init() } else { lines.init() }
+}

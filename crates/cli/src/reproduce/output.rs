@@ -1,0 +1,130 @@
+//! How what was made again is put out: tables, points or one JSON object, and pictures beside.
+
+use clap::Args;
+use kiban_lab::chart;
+use kiban_lab::reproduce::Report;
+use kiban_lab::reproduce::osi_board::OsiBoard;
+use kiban_lab::reproduce::rdma_nic::RdmaNic;
+use kiban_lab::reproduce::via_library::ViaLibrary;
+use kiban_lab::reproduce::wide_area::WideArea;
+use serde::Serialize;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What all papers' commands take.
+#[derive(Args)]
+pub(super) struct Output {
+    /// Print one JSON object in place of the tables.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the points of the figures, or the cells of the maps, as comma-separated values in place of the tables.
+    #[arg(long)]
+    pub(super) csv: bool,
+    /// Write the figures, or the maps, into this folder, one SVG each.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+/// A picture's name, and the picture.
+type Picture = (&'static str, String);
+
+/// What was made of a paper.
+pub(super) trait Made: Serialize + Display {
+    /// The published values, and what came out.
+    fn report(&self) -> &Report;
+
+    /// The figures, drawn.
+    fn pictures(&self) -> Vec<Picture> {
+        self.report().figures.iter().map(|figure| (figure.name, chart::svg(figure))).collect()
+    }
+
+    /// The figures' points.
+    fn csv(&self) -> String {
+        let figures = &self.report().figures;
+        figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
+    }
+}
+
+impl Made for Report {
+    fn report(&self) -> &Report {
+        self
+    }
+}
+
+impl Made for OsiBoard {
+    fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+impl Made for ViaLibrary {
+    fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+impl Made for RdmaNic {
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn pictures(&self) -> Vec<Picture> {
+        self.report.figures.iter().map(|figure| (figure.name, chart::svg_log_x(figure))).collect()
+    }
+}
+
+impl Made for WideArea {
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn pictures(&self) -> Vec<Picture> {
+        self.maps.iter().map(|map| (map.name, map.svg())).collect()
+    }
+
+    fn csv(&self) -> String {
+        self.csv()
+    }
+}
+
+impl Output {
+    /// Draws and prints: the exit status says whether it came out.
+    pub(super) fn put(&self, made: &impl Made) -> Result<ExitCode, String> {
+        let report = made.report();
+        if let Some(folder) = &self.svg {
+            write_pictures(report.paper, made.pictures(), folder)?;
+        }
+        if self.csv {
+            crate::print(&made.csv())?;
+        } else {
+            self.print(made, || made.to_string())?;
+        }
+        Ok(if report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Prints one JSON object, if that is wanted, or the tables.
+    pub(super) fn print(
+        &self,
+        object: &impl Serialize,
+        tables: impl FnOnce() -> String,
+    ) -> Result<(), String> {
+        crate::print(&if self.json {
+            let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
+            text + "\n"
+        } else {
+            tables()
+        })
+    }
+}
+
+/// Writes pictures, each by its name, into a folder.
+fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<(), String> {
+    let say =
+        |error: std::io::Error| format!("the pictures cannot be written to {}: {error}", folder.display());
+    std::fs::create_dir_all(folder).map_err(say)?;
+    for (name, svg) in pictures {
+        std::fs::write(folder.join(format!("{paper}-{name}.svg")), svg).map_err(say)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! How commands of OSI get to a peer: its host, its selectors, TLS, a password; and what runs and listens meanwhile.
+
+use clap::Args;
+use kiban_real::osi::association::Tls;
+use kiban_real::osi::secure::{self, Identity, TlsAcceptor, TlsConnector};
+use kiban_stack::osi::{Selector, Selectors};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The variable that a password is read from.
+pub(crate) const PASSWORD_VARIABLE: &str = "KIBAN_FTAM_PASSWORD";
+
+/// How to get to a peer, and to the program in it.
+#[derive(Args, Clone)]
+pub(crate) struct Way {
+    /// The transport selector that is called: text, or 0x and hexadecimal digits; ISODE's FTAM is 0x0103.
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    tsel: Option<Selector>,
+    /// The session selector that is called, likewise.
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    ssel: Option<Selector>,
+    /// The presentation selector that is called, likewise.
+    #[arg(long, value_name = "SELECTOR", value_parser = selector)]
+    psel: Option<Selector>,
+    /// Speak TLS, as IEC 62351 has it.
+    #[arg(long)]
+    tls: bool,
+    /// Trust the certificate authorities of this file (PEM) in place of the system's.
+    #[arg(long, alias = "authorities", value_name = "FILE", requires = "tls")]
+    tls_ca: Option<PathBuf>,
+    /// Show this certificate (PEM).
+    #[arg(long, alias = "certificate", value_name = "FILE", requires = "tls", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, alias = "key", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+impl Way {
+    /// The selectors.
+    pub(crate) fn called(&self) -> Selectors {
+        let or_none = |selector: &Option<Selector>| selector.clone().unwrap_or_default();
+        Selectors {
+            presentation: or_none(&self.psel),
+            session: or_none(&self.ssel),
+            transport: or_none(&self.tsel),
+        }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let (certificate, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(Identity { certificate, key })
+    }
+
+    /// What a client needs to speak TLS, if it is to.
+    pub(crate) fn connector(&self) -> Result<Option<TlsConnector>, String> {
+        if !self.tls {
+            return Ok(None);
+        }
+        let made = secure::connector(self.tls_ca.as_deref(), self.identity().as_ref());
+        made.map(Some).map_err(|error| error.to_string())
+    }
+
+    /// The same, for this host.
+    pub(crate) fn tls(&self, host: &str) -> Result<Option<Tls>, String> {
+        let Some(connector) = self.connector()? else { return Ok(None) };
+        let name = secure::server_name(host).map_err(|error| error.to_string())?;
+        Ok(Some(Tls { connector, name }))
+    }
+
+    /// What a server needs to speak TLS, if it is to.
+    pub(crate) fn acceptor(&self) -> Result<Option<TlsAcceptor>, String> {
+        if !self.tls {
+            return Ok(None);
+        }
+        let identity = self.identity().ok_or("a server needs --tls-cert and --tls-key to speak TLS")?;
+        let made = secure::acceptor(&identity, self.tls_ca.as_deref());
+        made.map(Some).map_err(|error| error.to_string())
+    }
+}
+
+/// A host and a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: Option<u16>,
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Host, String> {
+        let (name, port) = match (text.strip_prefix('['), text.rsplit_once(':')) {
+            (Some(rest), _) => {
+                let (name, rest) = rest.split_once(']').ok_or("an IPv6 address ends with ]")?;
+                (name, rest.strip_prefix(':'))
+            }
+            // A bare IPv6 address has several colons, and no port.
+            (None, Some((name, port))) if !name.contains(':') => (name, Some(port)),
+            (None, _) => (text, None),
+        };
+        if name.is_empty() {
+            return Err("say HOST or HOST:PORT".into());
+        }
+        let port = port.map(|port| port.parse().map_err(|_| format!("'{port}' is no port: say 1 to 65535")));
+        Ok(Host { name: name.into(), port: port.transpose()? })
+    }
+}
+
+/// A user's password: from a file, the environment, or whoever sits at the terminal; none without a user.
+pub(crate) fn password(
+    file: Option<&Path>,
+    user: Option<&str>,
+    host: &str,
+) -> Result<Option<String>, String> {
+    if let Some(path) = file {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        return Ok(Some(text.lines().next().unwrap_or_default().into()));
+    }
+    if let Ok(password) = std::env::var(PASSWORD_VARIABLE) {
+        return Ok(Some(password));
+    }
+    let Some(user) = user else { return Ok(None) };
+    let prompt = format!("Password of {user} at {host}: ");
+    rpassword::prompt_password(prompt).map(Some).map_err(|error| {
+        format!("no password can be asked for ({error}): set {PASSWORD_VARIABLE}, or name a file with --password-file")
+    })
+}
+
+/// Text, or octets in hexadecimal.
+fn selector(text: &str) -> Result<Selector, String> {
+    let Some(digits) = text.strip_prefix("0x") else { return Ok(text.into()) };
+    octets(digits)
+        .map(Selector::from)
+        .ok_or(format!("'{text}' is no selector: say text, or 0x and pairs of digits"))
+}
+
+/// Octets of pairs of hexadecimal digits.
+pub(crate) fn octets(digits: &str) -> Option<Vec<u8>> {
+    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
+}
+
+/// Whatever runs tasks: servers on all processors, clients on this one.
+pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> {
+    let mut builder = if threads {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    builder.enable_all().build().map_err(|error| format!("the system gives no threads or events: {error}"))
+}
+
+/// Why nobody can be heard, and what to do.
+pub(crate) fn cannot_listen(address: impl Display, error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            ": ports below 1024 need a right; take one above, or give the program CAP_NET_BIND_SERVICE"
+        }
+        std::io::ErrorKind::AddrInUse => ": another program is there; take another port",
+        std::io::ErrorKind::AddrNotAvailable => {
+            ": the address is not this host's; 0.0.0.0 or [::] is all of them"
+        }
+        _ => "",
+    };
+    format!("{address} cannot be listened at ({error}){remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_selectors_are_read() {
+        for (text, name, port) in [
+            ("plc", "plc", None),
+            ("plc:1102", "plc", Some(1102)),
+            ("::1", "::1", None),
+            ("[::1]:7", "::1", Some(7)),
+            ("[fe80::1]", "fe80::1", None),
+        ] {
+            assert_eq!(text.parse(), Ok(Host { name: name.into(), port }), "{text}");
+        }
+        for text in ["", ":102", "plc:port", "plc:70000", "[::1"] {
+            assert!(text.parse::<Host>().is_err(), "{text}");
+        }
+        assert_eq!(selector("0x0001"), Ok(vec![0, 1].into()));
+        assert_eq!(selector("FTAM"), Ok("FTAM".into()));
+        assert!(selector("0x001").is_err() && selector("0xzz").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! `kiban xot`: the relay between OSI over X.25 and OSI over TCP.
+
+use crate::way::{Host, cannot_listen, octets, runtime};
+use clap::{Args, ValueEnum};
+use kiban_real::osi::relay::{Called, Event, Relay, Route, Said, Settings};
+use kiban_real::osi::socket;
+use kiban_stack::x25::{Address, AddressBlock, Call, Facilities, Modulo};
+use kiban_wire::{tpkt, xot};
+use serde_json::json;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Relay OSI between X.25 in XOT and TCP.
+///
+/// Systems that know X.25 alone and systems that know TCP alone have transport connections (class 0) with each other: calls come
+/// and go in XOT (RFC 1613), which routers and X.25 cards with TCP speak, and leave and come as TPKTs (RFC 1006).
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban xot --route '45678901=192.0.2.7'        calls to 45678901 go to a system on TCP\n  kiban xot --route '4567*=192.0.2.7:1102' --route '*=192.0.2.8'\n  kiban xot --route 'nsap:4700*=[2001:db8::7]:102' --json\n  kiban xot --place 0.0.0.0:1102=router.example.net/45678901\n                                                who comes by TCP calls 45678901 through a router\n  kiban xot --route '*=192.0.2.7' --place 127.0.0.1:1102=192.0.2.1/4567 --packet-bytes 256 --window 2\n                                                both ways\n\nExit status: 1 when it cannot listen, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Xot {
+    /// Take calls: who calls whom goes where. PATTERN is *, an X.121 address, nsap:HEX (either may end with *), or
+    /// user-data:HEX, with which the call's user data begin. The first that fits counts.
+    #[arg(long, value_name = "PATTERN=HOST[:PORT]", value_parser = route, required_unless_present = "place")]
+    route: Vec<Route>,
+    /// Where calls are taken [default: 0.0.0.0:1998].
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "route")]
+    listen: Option<SocketAddr>,
+    /// Take TCP connections at an address, and make a call for each of them through a router that speaks XOT.
+    #[arg(long, value_name = "ADDRESS:PORT=ROUTER[:PORT]/CALLED")]
+    place: Vec<Place>,
+    /// The calling address of these calls.
+    #[arg(long, value_name = "DIGITS", requires = "place")]
+    calling: Option<Address>,
+    /// The called NSAP address of these calls, in hexadecimal.
+    #[arg(long, value_name = "HEX", requires = "place", value_parser = nsap)]
+    called_nsap: Option<Nsap>,
+    /// The calling NSAP address, likewise.
+    #[arg(long, value_name = "HEX", requires = "place", value_parser = nsap)]
+    calling_nsap: Option<Nsap>,
+    /// Octets in a packet of these calls: 16 to 4096, a power of two.
+    #[arg(long, default_value_t = 1024, value_parser = packet_bytes)]
+    packet_bytes: u16,
+    /// Packets of a window of these calls: to 7, or with modulo 128 to 127.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=127))]
+    window: u8,
+    /// How packets of these calls are counted.
+    #[arg(long, value_enum, default_value = "8")]
+    modulo: Count,
+    /// Circuits at once; who comes when there are so many is closed.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    circuits: u32,
+    /// Seconds that anything may be half open: a call, a TCP connection, an end.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    patience: u64,
+    /// Say what happens as JSON objects, one a line, on standard output.
+    #[arg(long)]
+    json: bool,
+    /// Say nothing of circuits.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+}
+
+/// Modulo 8 or 128.
+#[derive(Clone, Copy, ValueEnum)]
+enum Count {
+    /// Basic.
+    #[value(name = "8")]
+    Eight,
+    /// Extended.
+    #[value(name = "128")]
+    OneTwentyEight,
+}
+
+/// An NSAP address.
+type Nsap = std::sync::Arc<[u8]>;
+
+/// Where TCP connections are taken, and whom they call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Place {
+    listen: SocketAddr,
+    router: Host,
+    called: Address,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let parts = text.split_once('=').and_then(|(listen, rest)| Some((listen, rest.rsplit_once('/')?)));
+        let (listen, (router, called)) = parts.ok_or("say ADDRESS:PORT=ROUTER/CALLED")?;
+        Ok(Place {
+            listen: listen.parse().map_err(|_| format!("'{listen}' is no ADDRESS:PORT"))?,
+            router: router.parse()?,
+            called: called.parse().map_err(|error| format!("'{called}': {error}"))?,
+        })
+    }
+}
+
+fn route(text: &str) -> Result<Route, String> {
+    let (called, host) = text.split_once('=').ok_or("say PATTERN=HOST or PATTERN=HOST:PORT")?;
+    let called: Called = called.parse().map_err(|error| format!("'{called}': {error}"))?;
+    let Host { name, port } = host.parse()?;
+    Ok(Route { called, host: name, port: port.unwrap_or(tpkt::PORT) })
+}
+
+fn nsap(text: &str) -> Result<Nsap, String> {
+    match octets(text) {
+        Some(octets) if (1..=20).contains(&octets.len()) => Ok(octets.into()),
+        _ => Err("an NSAP address is 1 to 20 octets, in pairs of hexadecimal digits".into()),
+    }
+}
+
+fn packet_bytes(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(bytes @ 16..=4096) if u16::is_power_of_two(bytes) => Ok(bytes),
+        _ => Err("say 16, 32, 64, 128, 256, 512, 1024, 2048 or 4096".into()),
+    }
+}
+
+impl Xot {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let modulo = match self.modulo {
+            Count::Eight => Modulo::Eight,
+            Count::OneTwentyEight => Modulo::OneTwentyEight,
+        };
+        if self.window > modulo.mask() {
+            return Err(format!("a window of {} wants --modulo 128", self.window));
+        }
+        let settings = Settings {
+            packet_bytes: self.packet_bytes,
+            window: self.window,
+            modulo,
+            patience: Duration::from_secs(self.patience),
+            circuits_max: self.circuits as usize,
+        };
+        let (json, quiet) = (self.json, self.quiet);
+        let relay = Relay::new(settings, move |said| {
+            if json {
+                // Who has stopped reading does not stop the relay.
+                let _ = crate::print(&format!("{}\n", json!(said)));
+            } else if !quiet {
+                eprintln!("{}", line(&said));
+            }
+        });
+        runtime(true)?.block_on(async {
+            let mut tasks = tokio::task::JoinSet::new();
+            if !self.route.is_empty() {
+                let all = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), xot::PORT);
+                let listener = open("taking calls", self.listen.unwrap_or(all), quiet)?;
+                tasks.spawn(relay.clone().from_xot(listener, self.route.clone()));
+            }
+            for place in &self.place {
+                let listener = open("taking TCP connections", place.listen, quiet)?;
+                let port = place.router.port.unwrap_or(xot::PORT);
+                let call = self.call(place.called);
+                tasks.spawn(relay.clone().to_xot(listener, place.router.name.clone(), port, call));
+            }
+            while tasks.join_next().await.is_some() {}
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    fn call(&self, called: Address) -> Call {
+        let addresses = AddressBlock { called, calling: self.calling.unwrap_or(Address::NONE) };
+        let facilities = Facilities {
+            called_extension: self.called_nsap.as_deref().map(<[u8]>::to_vec),
+            calling_extension: self.calling_nsap.as_deref().map(<[u8]>::to_vec),
+            ..Facilities::default()
+        };
+        Call { addresses, facilities, ..Call::default() }
+    }
+}
+
+fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpListener, String> {
+    let failed = |error| cannot_listen(address, &error);
+    let listener = socket::listen(address).map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    if !quiet {
+        eprintln!("{what} at {at}; ctrl-c ends");
+    }
+    Ok(listener)
+}
+
+/// What has happened, in a line.
+fn line(said: &Said) -> String {
+    let called = |called: &str| if called.is_empty() { String::new() } else { format!(" calls {called}") };
+    match &said.event {
+        Event::Open { from, called: whom, to } => {
+            format!("circuit {}: {from}{}, connected to {to}", said.circuit, called(whom))
+        }
+        Event::Refused { from, called: whom, why } => {
+            format!("circuit {}: {from}{}, refused: {why}", said.circuit, called(whom))
+        }
+        Event::Closed { bytes_to_tcp, bytes_to_x25, why } => format!(
+            "circuit {}: ended, {bytes_to_tcp} bytes to TCP, {bytes_to_x25} bytes to X.25: {why}",
+            said.circuit
+        ),
+    }
+}

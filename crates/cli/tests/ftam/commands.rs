@@ -1,0 +1,192 @@
+//! `kiban ftam` as a user runs it: a server and commands, over TCP and TLS.
+
+use super::place::{Fate, Place, Relay, kiban, noise, remote, same};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+#[test]
+fn a_users_file_is_its_owners_and_holds_no_password() {
+    let place = Place::new();
+    let users = place.at("new.toml");
+    let made = kiban().arg("passwd").arg(&users).arg("eve").output().expect("it was built");
+    assert!(made.status.success(), "{made:?}");
+    let mode = fs::metadata(&users).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let text = fs::read_to_string(&users).expect("text");
+    assert!(text.contains("$argon2id$") && !text.contains("secret") && text.contains("rights"));
+}
+
+#[test]
+fn a_probe_asks_as_a_user() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    let at = there("").replace("ftam://eve@", "");
+    let probe = |password: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
+        command.env("KIBAN_FTAM_PASSWORD", password);
+        let output =
+            command.args(["osi", "probe", at.trim_end_matches('/'), "--user", "eve", "--json"]).output();
+        let report: Value = serde_json::from_slice(&output.expect("it was built").stdout).expect("JSON");
+        let findings = report["findings"].as_array().expect("findings").clone();
+        let asked = findings.iter().find(|finding| finding["question"] == "F-INITIALIZE as eve");
+        asked.unwrap_or_else(|| panic!("{report}"))["answer"].as_str().expect("words").to_owned()
+    };
+    assert!(probe("secret").starts_with("accepted"));
+    assert!(probe("wrong").contains("refuses"));
+}
+
+#[test]
+fn a_file_goes_there_and_comes_back_whatever_its_size() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    for bytes in [0, 1, 16_384, 3_000_001] {
+        let contents = noise(bytes);
+        fs::write(place.at("here"), &contents).expect("written");
+        place.run(&["put", "-q", "here", &there("there")]);
+        same(&place.at("root/there"), &contents);
+        place.run(&["get", "-q", &there("there"), "back"]);
+        same(&place.at("back"), &contents);
+        assert!(!place.at(".kiban-ftam").exists(), "nothing is left beside local files");
+    }
+    for sizes in
+        [["--fdata-bytes", "100", "--tpdu-bytes", "128"], ["--fdata-bytes", "65000", "--tpdu-bytes", "2048"]]
+    {
+        let contents = noise(100_000);
+        fs::write(place.at("here"), &contents).expect("written");
+        place.run(&[&["put", "-q"], &sizes[..], &["here", &there("there")]].concat());
+        same(&place.at("root/there"), &contents);
+    }
+}
+
+#[test]
+fn everything_else_that_is_done_with_files() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    fs::write(place.at("text"), "one\ntwo\n").expect("written");
+    place.run(&["mkdir", &there("a")]);
+    place.run(&["put", "-q", "--type", "text", "text", &there("a/")]);
+    place.run(&["append", "-q", "--type", "text", "text", &there("a/text")]);
+    same(&place.at("root/a/text"), b"one\ntwo\none\ntwo\n");
+    place.run(&["chattr", "--legal", "ours", "--future-size", "100", &there("a/text")]);
+    let stat: Value = serde_json::from_str(&place.run(&["stat", "--json", &there("a/text")])).expect("JSON");
+    let said = &stat["attributes"];
+    assert_eq!(said["type"], "FTAM-1 text");
+    assert_eq!((said["bytes"].as_i64(), said["future_bytes"].as_i64()), (Some(16), Some(100)));
+    assert_eq!((said["creator"].as_str(), said["legal"].as_str()), (Some("eve"), Some("ours")));
+    place.run(&["mv", &there("a/text"), "a/words"]);
+    let list: Value = serde_json::from_str(&place.run(&["ls", "-r", "--json", &there("")])).expect("JSON");
+    let names: Vec<_> =
+        list["entries"].as_array().expect("entries").iter().map(|entry| entry["name"].clone()).collect();
+    assert_eq!(names, ["a", "a/words"]);
+    assert!(place.run(&["ls", &there("a")]).contains("words"));
+    place.run(&["get", "-q", "-r", &there(""), "all"]);
+    same(&place.at("all/a/words"), b"one\ntwo\none\ntwo\n");
+    fs::create_dir(place.at("all/b")).expect("made");
+    fs::write(place.at("all/b/file"), b"x").expect("written");
+    place.run(&["put", "-q", "-r", "all", &there("copy")]);
+    same(&place.at("root/copy/b/file"), b"x");
+    place.run(&["rm", &there("a/words"), &there("copy/b/file")]);
+    assert!(!place.at("root/a/words").exists() && !place.at("root/copy/b/file").exists());
+    let timing: Value =
+        serde_json::from_str(&place.run(&["put", "--json", "--timing", "text", &there("t")])).expect("JSON");
+    let tasks: Vec<_> =
+        timing["timing"].as_array().expect("tasks").iter().map(|layer| layer["task"].clone()).collect();
+    assert_eq!(tasks, ["HIF", "FTAM", "ACSE+PL", "SL", "TL", "LIF"]);
+}
+
+#[test]
+fn what_cannot_be_done_says_why_in_the_words_of_the_standard() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    fs::write(place.at("here"), b"x").expect("written");
+    fs::write(place.at("secret"), b"not for peers").expect("written");
+    symlink("../secret", place.at("root/link")).expect("linked");
+    place.fails(&["get", &there("nothing"), "."], "3004 non-existent file");
+    place.fails(&["put", "absent", &there("x")], "there is no such file");
+    for way in
+        ["link", "%2e%2e/secret", "..%2fsecret", "a/%2e%2e/%2e%2e/secret", ".kiban-ftam/dockets", "%00"]
+    {
+        let output = place.try_run(&["get", "-q", &there(way), "stolen"]);
+        assert!(output.status.code() == Some(1) && !place.at("stolen").exists(), "{way}: {output:?}");
+    }
+    let wrong = kiban().env("KIBAN_FTAM_PASSWORD", "guess").args(["ls", &there("")]).output().expect("built");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("password"), "{wrong:?}");
+    place.fails(&["ls", "ftam://eve@127.0.0.1:1/"], "connected");
+    let twice = place.try_run(&["get", "ftam://eve:secret@127.0.0.1/x", "."]);
+    assert_eq!(twice.status.code(), Some(2));
+}
+
+fn cut_up(up: u64) -> Fate {
+    Fate::Cut { up, down: u64::MAX }
+}
+
+#[test]
+fn a_transfer_that_is_cut_goes_on_from_its_last_checkpoint() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let contents = noise(8_000_000);
+    fs::write(place.at("here"), &contents).expect("written");
+    let checks = ["--checkpoint-bytes", "200000", "-q", "--json"];
+    // Cut twice: the program connects again by itself.
+    let relay = Relay::new(server.port, [3_000_000, 2_500_000].map(cut_up).to_vec());
+    let there = remote(relay.port, "there");
+    let said = place.run(&[&["put"], &checks[..], &["here", &there]].concat());
+    same(&place.at("root/there"), &contents);
+    assert!(said.contains("\"transfers\""), "{said}");
+    // Cut once without a second attempt: another process goes on.
+    let cut_down = |down| Fate::Cut { up: u64::MAX, down };
+    let relay = Relay::new(server.port, [5_000_000, 4_500_000].map(cut_down).to_vec());
+    let there = remote(relay.port, "there");
+    let first = place.try_run(&[&["get", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
+    assert!(first.status.code() == Some(1), "{first:?}");
+    assert!(String::from_utf8_lossy(&first.stderr).contains("--resume"), "{first:?}");
+    assert!(!place.at("back").exists(), "a get is not seen before it is whole");
+    // What the second may take is less than the file: it can only succeed if it does not begin anew.
+    let said = place.run(&[&["get", "--resume", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
+    same(&place.at("back"), &contents);
+    assert!(said.contains("\"resumed\":true"), "{said}");
+}
+
+#[test]
+fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_until_then() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    fs::write(place.at("root/there"), b"old").expect("written");
+    let contents = noise(6_000_000);
+    fs::write(place.at("here"), &contents).expect("written");
+    let relay = Relay::new(server.port, vec![cut_up(4_000_000)]);
+    let checks = ["--checkpoint-bytes", "200000", "-q", "--retries", "0"];
+    let there = remote(relay.port, "there");
+    let first = place.try_run(&[&["put"], &checks[..], &["here", &there]].concat());
+    assert_eq!(first.status.code(), Some(1), "{first:?}");
+    let port = server.port;
+    drop(server);
+    same(&place.at("root/there"), b"old");
+    // The same names, so that it is the same transfer: the relay's port stands in them, so a new relay is no use.
+    let _server = place.serve_at(port, &[], &[]);
+    let said = place.run(&[&["put", "--resume", "--json"], &checks[..], &["here", &there]].concat());
+    assert!(said.contains("\"resumed\":true"), "{said}");
+    same(&place.at("root/there"), &contents);
+}
+
+#[test]
+fn the_same_through_tls_and_not_without() {
+    let place = Place::new();
+    let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
+    fs::write(place.at("cert.pem"), certificate.cert.pem()).expect("written");
+    fs::write(place.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
+    let server = place.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let there = |path: &str| remote(server.port, path);
+    let contents = noise(500_000);
+    fs::write(place.at("here"), &contents).expect("written");
+    place.run(&["put", "-q", "--tls", "--tls-ca", "cert.pem", "here", &there("there")]);
+    same(&place.at("root/there"), &contents);
+    place.fails(&["ls", "--tls", &there("")], "certificate");
+    place.fails(&["ls", "--timeout", "5", &there("")], "");
+}

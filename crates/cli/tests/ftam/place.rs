@@ -1,0 +1,330 @@
+//! A folder, a server of what is in its `root`, what the server logs, and a relay that can stop or cut what passes.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Whatever is waited for here happens within this time, on a slow machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Lines of a log, as they come.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<(Mutex<Vec<Value>>, Condvar)>);
+
+impl Log {
+    fn push(&self, line: Value) {
+        self.0.0.lock().expect("nobody panics").push(line);
+        self.0.1.notify_all();
+    }
+
+    /// All that has come.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.0.0.lock().expect("nobody panics").clone()
+    }
+
+    /// The fields of the first line that is as wanted; waits for it.
+    pub(crate) fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let lines = self.0.0.lock().expect("nobody panics");
+        let find =
+            |lines: &[Value]| lines.iter().map(|line| &line["fields"]).find(|line| is_wanted(line)).cloned();
+        let (lines, _) = self
+            .0
+            .1
+            .wait_timeout_while(lines, PATIENCE, |lines| find(lines).is_none())
+            .expect("nobody panics");
+        find(&lines).unwrap_or_else(|| panic!("no line says {what}: {lines:#?}"))
+    }
+
+    /// Waits until so many lines have this message.
+    pub(crate) fn wait_count(&self, message: &str, count: usize) {
+        let is_one = |line: &&Value| line["fields"]["message"] == message;
+        let few = |lines: &mut Vec<Value>| lines.iter().filter(is_one).count() < count;
+        let lines = self.0.0.lock().expect("nobody panics");
+        let (mut lines, _) = self.0.1.wait_timeout_while(lines, PATIENCE, few).expect("nobody panics");
+        assert!(!few(&mut lines), "not {count} lines say {message}: {lines:#?}");
+    }
+
+    /// The line of a refusal with this diagnostic, about this file.
+    pub(crate) fn refused(&self, diagnostic: i64, file: &str) -> Value {
+        self.wait(&format!("{diagnostic} of {file}"), |line| {
+            line["message"] == "refused" && line["diagnostic"] == diagnostic && line["file"] == file
+        })
+    }
+
+    /// How many lines have this message.
+    pub(crate) fn count(&self, message: &str) -> usize {
+        self.lines().iter().filter(|line| line["fields"]["message"] == message).count()
+    }
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    pub(crate) log: Log,
+}
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A number of `/proc/PID/status`, kB.
+    pub(crate) fn status_kib(&self, key: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with(key)).expect("a line of it");
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    }
+
+    /// How many descriptors it has.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder that goes when the test does.
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(crate) fn kiban() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
+    command.env("KIBAN_FTAM_PASSWORD", "secret").env_remove("KIBAN_LOG").arg("ftam");
+    command
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("kiban-cli-ftam-{}-{number}", std::process::id()));
+        fs::create_dir_all(folder.join("root")).expect("a folder");
+        let place = Place { folder };
+        let users = place.at("users.toml");
+        for user in ["eve", "ann"] {
+            let made = kiban().arg("passwd").arg(&users).arg(user).output().expect("it was built");
+            assert!(made.status.success(), "{made:?}");
+        }
+        let text = fs::read_to_string(&users).expect("text");
+        let lines =
+            text.lines().map(|line| if line.starts_with("rights") { "rights = \"all\"" } else { line });
+        fs::write(&users, lines.collect::<Vec<_>>().join("\n")).expect("written");
+        place
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Serves; `before` are the words of a command that runs the server, with what it needs.
+    pub(crate) fn serve(&self, before: &[String], more: &[&str]) -> Server {
+        self.serve_at(0, before, more)
+    }
+
+    /// The same, at this port.
+    pub(crate) fn serve_at(&self, port: u16, before: &[String], more: &[&str]) -> Server {
+        let mut words = before.iter().cloned();
+        let kiban = env!("CARGO_BIN_EXE_kiban");
+        let mut command = match words.next() {
+            None => Command::new(kiban),
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(kiban);
+                command
+            }
+        };
+        let mut child = command
+            .args(["ftam", "serve", "--json", "--listen", &format!("127.0.0.1:{port}"), "--root"])
+            .arg(self.at("root"))
+            .arg("--users")
+            .arg(self.at("users.toml"))
+            .args(more)
+            .current_dir(&self.folder)
+            .env_remove("KIBAN_LOG")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it was built");
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let log = Log::default();
+        let told = log.clone();
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let line = serde_json::from_str(&line).unwrap_or_else(|_| Value::String(line.clone()));
+                told.push(line);
+            }
+        });
+        let serving = log.wait("where it listens", |line| line["message"] == "serving FTAM");
+        let address = serving["address"].as_str().expect("an address");
+        let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        Server { child, port, log }
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = kiban();
+        command.args(arguments).current_dir(&self.folder);
+        command
+    }
+
+    pub(crate) fn try_run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("it was built")
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        let output = self.try_run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    pub(crate) fn fails(&self, arguments: &[&str], words: &str) {
+        said(self.try_run(arguments), words);
+    }
+
+    /// What is on its way, or was left, beside files of the root.
+    pub(crate) fn left(&self) -> usize {
+        fs::read_dir(self.at("root/.kiban-ftam/new")).map_or(0, Iterator::count)
+    }
+}
+
+/// It failed, and said so in these words.
+pub(crate) fn said(output: Output, words: &str) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && error.contains(words), "not «{words}»: {output:?}");
+}
+
+pub(crate) fn remote(port: u16, path: &str) -> String {
+    format!("ftam://eve@127.0.0.1:{port}/{path}")
+}
+
+pub(crate) fn noise(bytes: usize) -> Vec<u8> {
+    let mut chance = kiban_ground::Chance::from_seed(bytes as u64);
+    (0..bytes.div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).take(bytes).collect()
+}
+
+pub(crate) fn same(one: &Path, bytes: &[u8]) {
+    assert!(fs::read(one).unwrap_or_else(|error| panic!("{}: {error}", one.display())) == bytes);
+}
+
+/// What happens to a connection when so many bytes have come from one side.
+#[derive(Clone, Copy)]
+pub(crate) enum Fate {
+    /// All passes.
+    Pass,
+    /// Both ends are cut.
+    Cut { up: u64, down: u64 },
+    /// Nothing passes any more, and nobody is told, until [`Relay::go_on`].
+    Hold { up: u64, down: u64 },
+}
+
+/// Passes bytes on between whoever connects and a server.
+pub(crate) struct Relay {
+    pub(crate) port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    up: AtomicU64,
+    down: AtomicU64,
+    /// How many ways are held, and whether they may go on.
+    held: Mutex<(usize, bool)>,
+    bell: Condvar,
+}
+
+impl Relay {
+    /// One that does to each connection in turn what is said, and passes later ones on.
+    pub(crate) fn new(server: u16, fates: Vec<Fate>) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        thread::spawn(move || {
+            let mut fates = fates.into_iter();
+            for client in listener.incoming() {
+                let client = client.expect("accepted");
+                let server = TcpStream::connect(("127.0.0.1", server)).expect("it listens");
+                let fate = fates.next().unwrap_or(Fate::Pass);
+                for upwards in [true, false] {
+                    let (client, server) =
+                        (client.try_clone().expect("cloned"), server.try_clone().expect("cloned"));
+                    let state = shared.clone();
+                    thread::spawn(move || match upwards {
+                        true => pass(client, server, upwards, fate, &state),
+                        false => pass(server, client, upwards, fate, &state),
+                    });
+                }
+            }
+        });
+        Relay { port, state }
+    }
+
+    /// Bytes that came from clients, and from the server.
+    pub(crate) fn passed(&self) -> (u64, u64) {
+        (self.state.up.load(Ordering::Relaxed), self.state.down.load(Ordering::Relaxed))
+    }
+
+    /// Waits until a connection is held.
+    pub(crate) fn wait_held(&self) {
+        let held = self.state.held.lock().expect("nobody panics");
+        let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.0 == 0);
+        assert!(waited.expect("nobody panics").0.0 > 0, "so many bytes never came");
+    }
+
+    /// Lets pass what was held.
+    pub(crate) fn go_on(&self) {
+        self.state.held.lock().expect("nobody panics").1 = true;
+        self.state.bell.notify_all();
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, upwards: bool, fate: Fate, state: &State) {
+    let (up, down) = match fate {
+        Fate::Pass => (u64::MAX, u64::MAX),
+        Fate::Cut { up, down } | Fate::Hold { up, down } => (up, down),
+    };
+    let (mut rest, counter) = if upwards { (up, &state.up) } else { (down, &state.down) };
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        if rest == 0 {
+            match fate {
+                Fate::Hold { .. } => {
+                    let mut held = state.held.lock().expect("nobody panics");
+                    held.0 += 1;
+                    state.bell.notify_all();
+                    drop(state.bell.wait_while(held, |held| !held.1).expect("nobody panics"));
+                    rest = u64::MAX;
+                }
+                _ => break,
+            }
+        }
+        let room = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        let Ok(count @ 1..) = from.read(&mut buffer[..room]) else { break };
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+        counter.fetch_add(count as u64, Ordering::Relaxed);
+        rest = rest.saturating_sub(count as u64);
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,109 @@
+//! The same wiring on this machine, by its clock: internal loopback, memory disk to memory disk, no modelled processor.
+//!
+//! Counted   bytes of the file by the time of the whole job, once: the doubling is the paper's, and not made here. One thread
+//!           does the work of both ends and of both disks, which copy every byte once each.
+//! Repeats   the best of some runs: what else the machine does only makes it slower.
+//! Shares    in a run of their own, because reading a clock at every turn costs time as well.
+
+use super::FILE_BYTES;
+use crate::table::Table;
+use kiban_board::osi::meter::Task;
+use kiban_ground::Chance;
+use kiban_real::clock::{Clock, ticks};
+use kiban_sim::osi::{Boards, Join, Setup};
+use kiban_stack::osi::ftam::filestore::Path;
+use kiban_stack::osi::ftam::initiator::{Job, Outcome};
+use kiban_wire::ftam::{BinaryParameters, Document};
+use serde::Serialize;
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The paper's file so many times over.
+    pub files: usize,
+    /// Runs of which the best counts.
+    pub repeats: usize,
+}
+
+impl Plan {
+    /// What is printed unless asked otherwise.
+    pub const FULL: Plan = Plan { files: 16, repeats: 5 };
+    /// A moment.
+    pub const QUICK: Plan = Plan { files: 2, repeats: 3 };
+}
+
+/// One setting, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Bytes of an F-DATA.
+    pub fdata_bytes: usize,
+    /// Bytes of a TPDU at most.
+    pub tpdu_bytes: usize,
+    /// Bytes of the file.
+    pub bytes: usize,
+    /// MB/s of the file, the best of the runs.
+    pub mb_per_second: f64,
+    /// Percent of the time by task, from the host down.
+    pub shares: [f64; Task::ALL.len()],
+}
+
+/// F-DATA and TPDU: the paper's two, and what suits this machine.
+const SETTINGS: [(usize, usize); 3] = [(2000, 2048), (8000, 2048), (1 << 18, 65_531)];
+
+/// Measures all settings.
+pub fn measure(plan: Plan) -> Vec<Measured> {
+    let mut chance = Chance::from_seed(5);
+    let contents: Vec<u8> = (0..plan.files * FILE_BYTES).map(|_| chance.draw() as u8).collect();
+    SETTINGS.map(|(fdata, tpdu)| one(fdata, tpdu, &contents, plan.repeats)).to_vec()
+}
+
+fn one(fdata_bytes: usize, tpdu_bytes: usize, contents: &[u8], repeats: usize) -> Measured {
+    let setup = Setup { fdata_bytes, tpdu_bytes, ..Setup::new(Join::Loopback) };
+    let best = (0..repeats).map(|_| run(&setup, contents).0).fold(f64::MAX, f64::min);
+    let (_, ticks) = run(&Setup { ticks: Some(ticks), ..setup }, contents);
+    let all: u64 = ticks.iter().sum();
+    Measured {
+        fdata_bytes,
+        tpdu_bytes,
+        bytes: contents.len(),
+        mb_per_second: contents.len() as f64 / best / 1e6,
+        shares: ticks.map(|ticks| ticks as f64 / all.max(1) as f64 * 100.0),
+    }
+}
+
+/// Seconds of one put, and ticks by task of both ends.
+fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
+    let mut boards = Boards::new(setup);
+    let local = Path::read("file").expect("a name");
+    boards.disk(0).put(&local, contents);
+    boards.connect().expect("nothing is in the way");
+    let document = Document::UnstructuredBinary(BinaryParameters::NONE);
+    let clock = Clock::new();
+    let outcome = boards.job(Job::Put { local: local.clone(), remote: "file".into(), document });
+    let seconds = clock.now().as_secs_f64();
+    assert_eq!(outcome, Ok(Outcome::Done));
+    assert!(boards.disk(1).contents(&local) == Some(contents), "the file arrives as it was");
+    let mut ticks = boards.spent_ticks(0);
+    ticks.iter_mut().zip(boards.spent_ticks(1)).for_each(|(one, other)| *one += other);
+    (seconds, ticks)
+}
+
+/// For people.
+pub(super) fn table(all: &[Measured]) -> Table {
+    let heads = Table::new("today: the same wiring on this machine, internal loopback")
+        .numbers("F-DATA")
+        .numbers("TPDU")
+        .numbers("MB/s");
+    let mut table =
+        Task::ALL.into_iter().fold(heads, |table, task| table.numbers(&format!("{} %", task.name())));
+    for one in all {
+        let cells =
+            [one.fdata_bytes.to_string(), one.tpdu_bytes.to_string(), format!("{:.0}", one.mb_per_second)];
+        table.row(cells.into_iter().chain(one.shares.iter().map(|share| format!("{share:.0}"))));
+    }
+    table.remark(
+        "MB/s of the file, not doubled: one thread does the work of both ends and of their disks in memory.",
+    );
+    table.remark("% of the time in a run of its own; HIF has the disks, FTAM's users and the driver.");
+    table
+}

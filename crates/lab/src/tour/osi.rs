@@ -1,0 +1,288 @@
+//! The tour's rows of the OSI board: the file by FTAM, through all seven layers.
+//!
+//! Settings  X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048, windows of 7, F-DATA of 8000), in virtual time.
+//!           TCP: TPKTs over the boards' own TCP, on OC-3c lines as in the tour's first rows, in virtual time, in larger units.
+//!           Loopback: both ends on one board, joined below transport, in real time, in the same units.
+//! Limits    of the lines, what they can carry in frames of these sizes; of the loopback, what the two disks in memory carry
+//!           just before with nothing between them.
+//! Part      memory disks hold the file: of a longer one than [`PART_BYTES_MAX`] the first so many bytes are moved.
+//! Copies    are those of TCP and ATM: the seven layers make none, each disk in memory makes one that is not counted.
+
+use super::{Cargo, Failure, PATIENCE, PORT, Row, hex};
+use crate::limits;
+use kiban_ground::{Instant, Rope};
+use kiban_real::clock::{Clock, TickScale, ticks};
+use kiban_sim::osi::{Boards, Join, Peer, Setup};
+use kiban_sim::{Pair, Plan};
+use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
+use kiban_stack::osi::ftam::filestore::{Disk, Path, Trouble, Way};
+use kiban_stack::osi::ftam::initiator::{Job, Outcome};
+use kiban_wire::ftam::{BinaryParameters, Document};
+use kiban_wire::tpkt;
+use sha2::{Digest, Sha256};
+
+/// The most of a file that is moved.
+pub const PART_BYTES_MAX: u64 = 64 << 20;
+const LINE_BITS_PER_SECOND: u64 = 2_000_000;
+/// What paper \[5\] measured on such a line, Mbit/s.
+const PAPER_MBPS: f64 = 1.5;
+const FDATA_BYTES: usize = 8000;
+const TPDU_BYTES: usize = 2048;
+/// In front of an F-DATA: FTAM 4, presentation 15, session 4.
+const FDATA_HEADER_BYTES: usize = 23;
+const TPDU_HEADER_BYTES: usize = 3;
+/// Packet header 3, address and control 2, FCS 2, flag 1.
+const FRAME_BYTES: usize = 8;
+const LARGE_FDATA_BYTES: usize = 256 << 10;
+const LARGE_TPDU_BYTES: usize = 65_531;
+/// In front of a large F-DATA, where a length takes an octet more: FTAM 5, presentation 18, session 4.
+const LARGE_FDATA_HEADER_BYTES: usize = 27;
+
+/// What carries the association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// X.25 and LAPB on a line, in virtual time.
+    Line,
+    /// TPKTs over the board's own TCP, in virtual time.
+    Tcp,
+    /// The board's internal loopback, in real time.
+    Loopback,
+}
+
+/// The rows, in this order.
+pub const LEGS: [Over; 3] = [Over::Line, Over::Tcp, Over::Loopback];
+
+/// What a row is called.
+pub fn name(over: Over) -> &'static str {
+    match over {
+        Over::Line => "FTAM X.25",
+        Over::Tcp => "FTAM TCP",
+        Over::Loopback => "FTAM loop",
+    }
+}
+
+/// What is left of the line for files, Mbit/s: of bits that zero insertion puts in, none is counted.
+fn line_limit_mbps() -> f64 {
+    let tpdus = (FDATA_BYTES + FDATA_HEADER_BYTES).div_ceil(TPDU_BYTES - TPDU_HEADER_BYTES);
+    let bytes = FDATA_BYTES + FDATA_HEADER_BYTES + tpdus * (TPDU_HEADER_BYTES + FRAME_BYTES);
+    LINE_BITS_PER_SECOND as f64 * FDATA_BYTES as f64 / bytes as f64 / 1e6
+}
+
+/// What two disks carry from one to the other, Mbit/s; nothing of an empty file.
+fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
+    let (mut from, mut to) = (MemoryDisk::new(), MemoryDisk::new());
+    from.put(path, contents);
+    let clock = Clock::new();
+    let (source, entry) = from.open(path)?;
+    let begun = to.begin(path, Way::Replace, &[])?;
+    let mut at = 0;
+    while at < entry.bytes {
+        let bytes = from.read(source, at, LARGE_FDATA_BYTES)?;
+        let length = bytes.len() as u64;
+        to.write(begun.handle, at, Rope::from(bytes))?;
+        at += length;
+    }
+    to.finish(begun.handle)?;
+    Ok(contents.len() as f64 * 8.0 / clock.now().as_secs_f64() / 1e6)
+}
+
+/// What is left of an OC-3c line for files, Mbit/s: TCP's share, less the headers above it.
+fn tcp_limit_mbps(plan: &Plan) -> f64 {
+    let bytes = LARGE_FDATA_BYTES + LARGE_FDATA_HEADER_BYTES;
+    let tpdus = bytes.div_ceil(LARGE_TPDU_BYTES - TPDU_HEADER_BYTES);
+    let all = bytes + tpdus * (TPDU_HEADER_BYTES + tpkt::HEADER_BYTES);
+    limits::oc3c_mbps(usize::from(plan.tcp.mss), 0) * LARGE_FDATA_BYTES as f64 / all as f64
+}
+
+/// What a row is made of.
+struct Measured {
+    seconds: f64,
+    wall_seconds: f64,
+    limit_mbps: f64,
+    received: Vec<u8>,
+    copied: Option<u64>,
+    /// What left the sender: frames, TPDUs or cells.
+    sent: u64,
+    /// PDUs of both boards.
+    pdus: u64,
+    resent: u64,
+    cpu_ticks: u64,
+}
+
+/// The file's name at both ends.
+fn file() -> Path {
+    Path::read("file").expect("a good name")
+}
+
+fn put() -> Job {
+    let document = Document::UnstructuredBinary(BinaryParameters::NONE);
+    Job::Put { local: file(), remote: "file".into(), document }
+}
+
+fn halted(what: &dyn std::fmt::Debug) -> Failure {
+    Failure::Halted(format!("FTAM: {what:?}"))
+}
+
+/// On a line, or in loopback.
+fn joined(over: Over, contents: &[u8]) -> Result<Measured, Failure> {
+    let mut setup = Setup::new(Join::line(LINE_BITS_PER_SECOND));
+    let mut limit_mbps = line_limit_mbps();
+    if over == Over::Loopback {
+        // The best of some: what else the machine does only makes it slower.
+        let all: Result<Vec<f64>, Trouble> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
+        limit_mbps = all.map_err(|trouble| halted(&trouble))?.into_iter().fold(0.0, f64::max);
+        setup = Setup {
+            fdata_bytes: LARGE_FDATA_BYTES,
+            tpdu_bytes: LARGE_TPDU_BYTES,
+            ..Setup::new(Join::Loopback)
+        };
+    }
+    let mut boards = Boards::new(&Setup { ticks: Some(ticks), ..setup });
+    boards.disk(0).put(&file(), contents);
+    let clock = Clock::new();
+    boards.connect().map_err(|failure| halted(&failure))?;
+    let outcome = boards.job(put()).map_err(|failure| halted(&failure))?;
+    if outcome != Outcome::Done {
+        return Err(halted(&outcome));
+    }
+    let wall_seconds = clock.now().as_secs_f64();
+    let seconds = if over == Over::Line { boards.now().as_secs_f64() } else { wall_seconds };
+    let pdus = [0, 1].map(|side| match boards.line(side) {
+        Some(line) => line.counters().frames,
+        None => boards.files(side).tower().layers().0.counters().tpdus_out,
+    });
+    let received = boards.disk(1).contents(&file()).unwrap_or_default().to_vec();
+    let resent = |side| boards.module(side).map_or(0, |module| module.link().counters().resent);
+    Ok(Measured {
+        seconds,
+        wall_seconds,
+        limit_mbps,
+        received,
+        copied: None,
+        sent: pdus[0],
+        pdus: pdus.iter().sum(),
+        resent: resent(0) + resent(1),
+        cpu_ticks: (0..2).flat_map(|side| boards.spent_ticks(side)).sum(),
+    })
+}
+
+/// Over the boards' own TCP.
+fn over_tcp(contents: &[u8]) -> Result<Measured, Failure> {
+    let plan = Plan::with_window(256 << 10);
+    let mut pair = Pair::new(&plan);
+    pair.world.lend_ticks(ticks);
+    let [sender, receiver] = pair.boards;
+    let mut initiator = Peer::initiator(Pair::socket(1, PORT), put(), LARGE_FDATA_BYTES, LARGE_TPDU_BYTES);
+    initiator.disk_mut().put(&file(), contents);
+    let clock = Clock::new();
+    pair.world.run_program(receiver, Box::new(Peer::responder(PORT, LARGE_FDATA_BYTES, LARGE_TPDU_BYTES)));
+    pair.world.run_program(sender, Box::new(initiator));
+    pair.world.run(Instant::ZERO + PATIENCE);
+    let wall_seconds = clock.now().as_secs_f64();
+    let [one, other] = pair.boards.map(|board| pair.world.program::<Peer>(board).expect("it ran"));
+    let seconds = match one.ended() {
+        Some((Ok(Outcome::Done), at)) => at.as_secs_f64(),
+        other => return Err(halted(&other)),
+    };
+    let received = other.disk().contents(&file()).unwrap_or_default().to_vec();
+    let boards = pair.boards.map(|board| pair.world.board(board));
+    let total = |family, name| boards.iter().map(|board| board.counter(family, name)).sum::<u64>();
+    let (copied, cost) = (super::copied(&boards), pair.world.cost());
+    Ok(Measured {
+        seconds,
+        wall_seconds,
+        limit_mbps: tcp_limit_mbps(&plan),
+        received,
+        copied: Some(copied),
+        pdus: total("segmentation", "frames_out"),
+        resent: total("tcp", "retransmissions"),
+        // The layers above TCP run where hosts do.
+        cpu_ticks: cost.board_ticks + cost.host_ticks,
+        sent: pair.world.line(pair.sending[0]).cells(),
+    })
+}
+
+/// Runs one transfer. `progress` hears of the bytes that have arrived.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn run(over: Over, cargo: &Cargo, progress: &mut dyn FnMut(u64)) -> Result<Row, Failure> {
+    let scale = TickScale::calibrate();
+    let mut contents = vec![0; cargo.len().min(PART_BYTES_MAX) as usize];
+    cargo.read(0, &mut contents).map_err(Failure::Reading)?;
+    let measured = match over {
+        Over::Line | Over::Loopback => joined(over, &contents)?,
+        Over::Tcp => over_tcp(&contents)?,
+    };
+    progress(measured.received.len() as u64);
+    let [sent, received] = [&contents, &measured.received].map(Sha256::digest);
+
+    let bytes = contents.len();
+    let per_byte = |value: f64| (bytes > 0).then(|| value / bytes as f64);
+    let mbps = (bytes > 0).then(|| bytes as f64 * 8.0 / measured.seconds / 1e6);
+    let cpu_nanos = scale.nanos(measured.cpu_ticks);
+    Ok(Row {
+        board: "osi",
+        stack: match over {
+            Over::Line => "FTAM/ACSE/Presentation/Session/TP0/X.25/LAPB",
+            Over::Tcp => "FTAM/ACSE/Presentation/Session/TP0/TPKT/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
+            Over::Loopback => "FTAM/ACSE/Presentation/Session/TP0",
+        },
+        operation: name(over).into(),
+        sessions: 1,
+        bytes: bytes as u64,
+        sha256_equal: sent == received,
+        clock: if over == Over::Loopback { "real" } else { "virtual" },
+        virtual_seconds: measured.seconds,
+        mbps,
+        limit_mbps: measured.limit_mbps,
+        limit_percent: mbps.map(|mbps| mbps / measured.limit_mbps * 100.0),
+        paper_mbps: mbps.and((over == Over::Line).then_some(PAPER_MBPS)),
+        copies_per_byte: measured.copied.and_then(|copied| per_byte(copied as f64)),
+        retransmissions: measured.resent,
+        cpu_ns_per_pdu: cpu_nanos / measured.pdus.max(1) as f64,
+        wall_seconds: measured.wall_seconds,
+        cells: measured.sent,
+        cpu_ns_per_byte: per_byte(cpu_nanos),
+        sha256: hex(&received),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_crosses_all_seven_layers_whole() {
+        for over in LEGS {
+            for bytes in [0, 1, 3_000_000] {
+                let row = run(over, &Cargo::generated(bytes), &mut |_| {}).expect("it ends");
+                assert!(row.sha256_equal, "{over:?} {bytes}");
+                assert_eq!((row.bytes, row.retransmissions), (bytes, 0));
+                assert_eq!(row.mbps.is_some(), bytes > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_of_two_mbit_per_second_carries_almost_that() {
+        let row = run(Over::Line, &Cargo::generated(3_000_000), &mut |_| {}).expect("it ends");
+        // Noise needs a bit in 62 for zero insertion, and the association some frames.
+        assert!((97.5..98.5).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
+        assert!((1.98..1.99).contains(&row.limit_mbps), "{row:?}");
+    }
+
+    #[test]
+    fn the_boards_own_tcp_fills_its_line_with_a_file() {
+        let row = run(Over::Tcp, &Cargo::generated(8_000_000), &mut |_| {}).expect("it ends");
+        // Beside the association, what TCP needs to open its window.
+        assert!((98.0..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
+        assert!((3.9..4.2).contains(&row.copies_per_byte.expect("TCP copies")), "{row:?}");
+    }
+
+    #[test]
+    fn of_a_long_file_a_part_is_moved() {
+        let row = run(Over::Loopback, &Cargo::generated(PART_BYTES_MAX + 5), &mut |_| {}).expect("it ends");
+        assert_eq!((row.bytes, row.sha256_equal), (PART_BYTES_MAX, true));
+    }
+}

@@ -1,0 +1,126 @@
+//! Contents that are being written: a file, and what waits to be written behind its end.
+//!
+//! Goal      data elements come in pieces of a TPDU's size; the system gets them in gathering writes of many.
+//! Turn      whoever pumps an association writes out what is left ([`Contents::write_out`]) before it waits for more, so what
+//!           waits is never more than one read of a socket brought, and the memory of that read is free again.
+//! Trouble   that comes late is told by the next call, and by [`Contents::whole`] at the latest.
+
+use super::places::trouble;
+use kiban_ground::Rope;
+use kiban_stack::osi::ftam::filestore::Trouble;
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+/// So many bytes are written at once, or so many pieces.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+const PIECES_MAX: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Contents {
+    file: OwnedFd,
+    /// How many bytes stand in the file.
+    written: u64,
+    waiting: Rope,
+    pieces: usize,
+    trouble: Option<Trouble>,
+}
+
+impl Contents {
+    /// Of a file that has so many bytes.
+    pub(super) fn new(file: OwnedFd, bytes: u64) -> Contents {
+        Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, trouble: None }
+    }
+
+    /// How many bytes there are.
+    pub(super) fn bytes(&self) -> u64 {
+        self.written + self.waiting.len() as u64
+    }
+
+    /// Writes at `at`, which is not behind the end.
+    pub(super) fn write(&mut self, at: u64, bytes: Rope) -> Result<(), Trouble> {
+        self.heard()?;
+        if at > self.bytes() {
+            return Err(Trouble::Unable);
+        }
+        if at < self.bytes() {
+            self.write_out();
+            self.heard()?;
+            // What is written over stays part of the file.
+            return self.write_at(at, &bytes).map(|end| self.written = self.written.max(end));
+        }
+        self.pieces += bytes.runs().count();
+        self.waiting.append(bytes);
+        if self.waiting.len() >= WAITING_BYTES_MAX || self.pieces >= PIECES_MAX {
+            self.write_out();
+        }
+        self.heard()
+    }
+
+    /// Writes what waits.
+    pub(super) fn write_out(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        self.pieces = 0;
+        match self.write_at(self.written, &waiting) {
+            Ok(end) => self.written = end,
+            Err(trouble) => self.trouble = Some(trouble),
+        }
+    }
+
+    /// The file, with all that was written in it.
+    pub(super) fn whole(&mut self) -> Result<&OwnedFd, Trouble> {
+        self.write_out();
+        self.heard()?;
+        Ok(&self.file)
+    }
+
+    fn heard(&self) -> Result<(), Trouble> {
+        self.trouble.map_or(Ok(()), Err)
+    }
+
+    /// Where it ends.
+    fn write_at(&self, mut at: u64, bytes: &Rope) -> Result<u64, Trouble> {
+        let mut slices: Vec<IoSlice<'_>> = bytes.runs().map(IoSlice::new).collect();
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let most = rest.len().min(PIECES_MAX);
+            match rustix::io::pwritev(&self.file, &rest[..most], at) {
+                Ok(0) => return Err(Trouble::Full),
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut rest, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(trouble(errno)),
+            }
+        }
+        Ok(at)
+    }
+}
+
+/// Contents that are left are whole as far as they came.
+impl Drop for Contents {
+    fn drop(&mut self) {
+        self.write_out();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_that_came_late_is_told_until_the_end() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut contents = Contents::new(full.into(), 0);
+        contents.write(0, Rope::copied(b"waits")).unwrap();
+        contents.write_out();
+        for _ in 0..2 {
+            assert_eq!(contents.write(5, Rope::copied(b"more")), Err(Trouble::Full));
+        }
+        assert_eq!(contents.whole().map(drop), Err(Trouble::Full));
+    }
+}

@@ -1,0 +1,163 @@
+//! Users of a filestore: a file of names, hashed passwords, rights and homes.
+//!
+//! ```toml
+//! [users.collector]
+//! password = "$argon2id$v=19$m=19456,t=2,p=1$…"     # written by `kiban ftam passwd`
+//! rights = ["read", "read-attribute", "delete"]     # or "all"
+//! home = "calls/today"                              # below the filestore's root; missing: the root
+//! accounts = ["billing"]                            # missing: any, and none
+//! ```
+//!
+//! Goal      who steals the file has no password; who asks from outside learns neither which users there are nor, in
+//!           reasonable time, what their passwords are.
+//! Hashes    Argon2id (RFC 9106). Comparing takes the same time wherever two hashes differ; a name that nobody has costs as
+//!           much as one that somebody has: a hash that nothing fits is verified in its place.
+//! Delays    after failures, by user and by address: [`Attempts`]; [`Gate`](super::door::Gate) is all of it, as a responder asks for it.
+//! Errors    name the file, the line, the key, and what to write there.
+//! Limits    [`USERS_MAX`], [`FILE_BYTES_MAX`], [`PASSWORD_BYTES_MAX`], [`MEMORY_KIB_MAX`], [`PASSES_MAX`].
+//! Left out  groups of users; passwords of single files.
+
+mod attempts;
+mod file;
+#[cfg(test)]
+mod tests;
+
+pub use attempts::{Attempts, Patience};
+pub use file::{UsersError, set_password, write_password};
+
+use argon2::password_hash::phc::{Output, PasswordHash};
+use argon2::{Algorithm, Argon2, Block, Params, PasswordHasher, Version};
+use kiban_stack::osi::ftam::filestore::{Actions, Admission, Path, Refusal, Visitor};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Most users of one file.
+pub const USERS_MAX: usize = 10_000;
+/// Bytes of the longest file.
+pub const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Bytes of the longest password: a long one is no more work than a short one, but it has to be kept.
+pub const PASSWORD_BYTES_MAX: usize = 256;
+/// Bytes of the longest user name.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Most memory that verifying one password may take.
+pub const MEMORY_KIB_MAX: u32 = 256 * 1024;
+/// Most passes over it.
+pub const PASSES_MAX: u32 = 16;
+
+/// The users of a filestore.
+#[derive(Clone, Debug)]
+pub struct Users {
+    users: BTreeMap<String, User>,
+    /// What is verified for a name that nobody has.
+    nobody: PasswordHash,
+}
+
+#[derive(Clone, Debug)]
+struct User {
+    password: PasswordHash,
+    rights: Actions,
+    home: Path,
+    accounts: Option<Vec<String>>,
+}
+
+impl Users {
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Judges who comes. Takes as long as verifying a password takes, whoever it is: call it where that disturbs nobody.
+    ///
+    /// # Errors
+    /// He is not let in.
+    pub fn verify(&self, visitor: &Visitor) -> Result<Admission, Refusal> {
+        self.verify_in(visitor, &mut Memory::default())
+    }
+
+    /// The same, in memory that is lent.
+    ///
+    /// # Errors
+    /// He is not let in.
+    pub fn verify_in(&self, visitor: &Visitor, memory: &mut Memory) -> Result<Admission, Refusal> {
+        let name = visitor.user.as_deref().unwrap_or_default();
+        let password = visitor.password.as_deref().unwrap_or_default();
+        let user = self.users.get(name);
+        let hash = user.map_or(&self.nobody, |user| &user.password);
+        let judged = &password[..password.len().min(PASSWORD_BYTES_MAX)];
+        let fits = memory.fits(judged, hash);
+        let Some(user) = user.filter(|_| fits && judged.len() == password.len()) else {
+            return Err(Refusal::Password);
+        };
+        if let Some(accounts) = &user.accounts
+            && !visitor.account.as_ref().is_some_and(|account| accounts.contains(account))
+        {
+            return Err(Refusal::Account);
+        }
+        Ok(Admission { user: name.into(), rights: user.rights, home: user.home.clone() })
+    }
+
+    fn new(users: BTreeMap<String, User>) -> Users {
+        // As dear as the dearest, so that a stranger's name is not the quicker one.
+        let cost = |hash: &PasswordHash| Params::try_from(hash).ok();
+        let dearest = users.values().filter_map(|user| cost(&user.password));
+        let dearest = dearest.max_by_key(|params| u64::from(params.m_cost()) * u64::from(params.t_cost()));
+        let salt = [0; 16];
+        let cheap = Params::new(Params::MIN_M_COST, 1, 1, None).expect("the least that there is");
+        let mut nobody = hasher(cheap).hash_password_with_salt(b"", &salt).expect("of right sizes");
+        // Its output is of another cost, and so of no password that anybody could say.
+        let params = dearest.unwrap_or_default();
+        nobody.params = (&params).try_into().expect("parameters can be written");
+        Users { users, nobody }
+    }
+}
+
+/// What verifying a password works in: many MiB, which are better used again than given back each time, since each thread of
+/// an allocator keeps its own.
+#[derive(Debug, Default)]
+pub struct Memory(Vec<Block>);
+
+impl Memory {
+    /// Whether a password fits a hash. How two outputs differ does not change how long that takes.
+    fn fits(&mut self, password: &[u8], hash: &PasswordHash) -> bool {
+        let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return false };
+        let (Ok(algorithm), Ok(params)) =
+            (Algorithm::try_from(hash.algorithm.as_str()), Params::try_from(hash))
+        else {
+            return false;
+        };
+        let Ok(version) = hash.version.map(Version::try_from).transpose() else { return false };
+        let blocks = params.block_count();
+        if self.0.len() < blocks {
+            self.0.resize(blocks, Block::new());
+        }
+        let mut output = [0; Output::MAX_LENGTH];
+        let output = &mut output[..expected.len()];
+        let argon2 = Argon2::new(algorithm, version.unwrap_or_default(), params);
+        let done = argon2.hash_password_into_with_memory(password, salt, output, &mut self.0[..blocks]);
+        done.is_ok() && Output::new(output).is_ok_and(|computed| computed == *expected)
+    }
+}
+
+/// The hash of a password, as it is written to the file.
+///
+/// # Errors
+/// The password is too long, or the system has no chance to lend.
+pub fn hash(password: &[u8]) -> io::Result<String> {
+    hash_with(password, Params::default())
+}
+
+fn hash_with(password: &[u8], params: Params) -> io::Result<String> {
+    if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+        let message = format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut salt = [0; 16];
+    getrandom(&mut salt, GetRandomFlags::empty())?;
+    let hash = hasher(params).hash_password_with_salt(password, &salt);
+    Ok(hash.map_err(|error| io::Error::other(error.to_string()))?.to_string())
+}
+
+fn hasher(params: Params) -> Argon2<'static> {
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}

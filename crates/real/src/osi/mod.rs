@@ -1,0 +1,11 @@
+//! OSI on the operating system's TCP.
+pub mod association;
+pub(crate) mod buffers;
+pub mod echo;
+pub mod lanes;
+pub mod probe;
+pub mod pump;
+pub mod relay;
+mod ropes;
+pub mod secure;
+pub mod socket;

@@ -1,0 +1,187 @@
+//! What the OSI board of paper \[5\] spends on what: one set of constants, and the account that is kept of it.
+//!
+//! Upper     one processor for all tasks above the lower module. A task that is handed a unit pays a turn: being scheduled, the
+//!           primitive, the header. FTAM and presentation pay for ASN.1 beside it, the host interface for each byte that
+//!           crosses the host's bus. Nothing else is by the byte: the board copies nothing.
+//! Polls     while the lower module has no room, the task before it asks again and again (the paper's explanation of
+//!           figure 3): all time in which no other task works is then its.
+//! Lower     a processor of its own (the X.25 board that the paper took over): each frame that carries a packet of data
+//!           costs a time that does not depend on its length, as the paper says of that board. It works on one frame while
+//!           the line sends another. Acknowledgements cost nothing.
+
+use crate::cost::Origin;
+use kiban_board::osi::meter::{Meter, Task};
+use std::time::Duration;
+
+/// What a board spends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// A task is handed a unit.
+    pub turn: Duration,
+    /// FTAM or presentation builds or reads one of data, beside the turn.
+    pub coding: Duration,
+    /// A byte between host and board, picoseconds.
+    pub host_byte_ps: u64,
+    /// The task before the lower module asks whether there is room.
+    pub poll: Duration,
+    /// The lower module sends or takes a frame with data.
+    pub block: Duration,
+    /// Bytes that the lower module holds for sending.
+    pub module_bytes: usize,
+    /// Bytes that wait before the lower module until the host interface takes no more.
+    pub upper_bytes: usize,
+}
+
+/// The board of paper \[5\].
+pub const OSI_BOARD_1992: Costs = Costs {
+    turn: Duration::from_micros(400),
+    coding: Duration::from_micros(4500),
+    host_byte_ps: 250_000,
+    poll: Duration::from_micros(100),
+    block: Duration::from_micros(10_600),
+    module_bytes: 7 * 2048,
+    upper_bytes: 16_000,
+};
+
+/// One constant, for those who print it.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, with its unit.
+    pub value: fn(&Costs) -> String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+fn micros(time: Duration) -> String {
+    format!("{:.1} us", time.as_nanos() as f64 / 1e3)
+}
+
+/// All of them, with their origins.
+pub const CONSTANTS: [Constant; 7] = [
+    Constant {
+        name: "turn",
+        value: |costs| micros(costs.turn),
+        origin: Origin::Fitted(
+            "to 2.5 Mbit/s in loopback with TPDUs of 512, given 4 Mbit/s with 2048: what a TPDU costs",
+        ),
+    },
+    Constant {
+        name: "coding",
+        value: |costs| micros(costs.coding),
+        origin: Origin::Fitted("to 4 Mbit/s in loopback, TPDU 2048, F-DATA 8000"),
+    },
+    Constant {
+        name: "host_byte",
+        value: |costs| format!("{} ns", costs.host_byte_ps as f64 / 1e3),
+        origin: Origin::Assumed(
+            "4 MB/s, a PC's 16-bit bus; what it takes, coding has not, since their sum is fitted",
+        ),
+    },
+    Constant {
+        name: "poll",
+        value: |costs| micros(costs.poll),
+        origin: Origin::Assumed("short: all idle time is filled with them, however long one takes"),
+    },
+    Constant {
+        name: "block",
+        value: |costs| micros(costs.block),
+        origin: Origin::Fitted(
+            "to 1.5 Mbit/s on the line, TPDU 2048, F-DATA 8000; that it has no part by the byte is chosen for the \
+             straight fall of figure 2(b)",
+        ),
+    },
+    Constant {
+        name: "module_bytes",
+        value: |costs| format!("{} B", costs.module_bytes),
+        origin: Origin::Assumed("a window of packets: 7 of 2048"),
+    },
+    Constant {
+        name: "upper_bytes",
+        value: |costs| format!("{} B", costs.upper_bytes),
+        origin: Origin::Assumed("two F-DATA of 8000: one in work while one waits"),
+    },
+];
+
+impl Costs {
+    /// What a task pays for a unit of so many bytes; calls without bytes are no units.
+    fn of(&self, task: Task, bytes: usize) -> Duration {
+        if bytes == 0 {
+            return Duration::ZERO;
+        }
+        let beside = match task {
+            Task::Ftam | Task::Presentation => self.coding,
+            Task::Host => Duration::from_nanos(self.host_byte_ps * bytes as u64 / 1000),
+            Task::Session | Task::Transport | Task::Lower => Duration::ZERO,
+        };
+        self.turn + beside
+    }
+
+    /// What the lower module pays for a frame of so many bytes.
+    pub(super) fn of_frame(&self, bytes: usize) -> Duration {
+        // Address, control and a packet's header: an acknowledgement, or what sets up and clears.
+        if bytes > 8 { self.block } else { Duration::ZERO }
+    }
+}
+
+/// How long each task has worked, in the order of [`Task::ALL`]: by a model, by a clock, or nobody knows.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    pub(super) costs: Option<Costs>,
+    /// A clock's ticks, lent; time since `turned_at` is the task's.
+    pub(super) ticks: Option<fn() -> u64>,
+    turned_at: u64,
+    task: Option<Task>,
+    /// By the model.
+    pub(super) spent: [Duration; Task::ALL.len()],
+    /// By the clock.
+    pub(super) spent_ticks: [u64; Task::ALL.len()],
+    /// What was spent since it was last asked for.
+    debt: Duration,
+}
+
+impl Account {
+    pub(super) fn new(costs: Option<Costs>, ticks: Option<fn() -> u64>) -> Account {
+        Account {
+            costs,
+            ticks,
+            turned_at: 0,
+            task: None,
+            spent: [Duration::ZERO; Task::ALL.len()],
+            spent_ticks: [0; Task::ALL.len()],
+            debt: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn charge(&mut self, task: Task, time: Duration) {
+        self.spent[task as usize] += time;
+        self.debt += time;
+    }
+
+    /// What is to be paid now.
+    pub(super) fn take_debt(&mut self) -> Duration {
+        std::mem::take(&mut self.debt)
+    }
+}
+
+impl Meter for Account {
+    fn turn_to(&mut self, task: Task, bytes: usize) {
+        if let Some(costs) = self.costs {
+            self.charge(task, costs.of(task, bytes));
+        }
+        if let Some(ticks) = self.ticks {
+            let now = ticks();
+            if let Some(before) = self.task.replace(task) {
+                self.spent_ticks[before as usize] += now - self.turned_at;
+            }
+            self.turned_at = now;
+        }
+    }
+
+    fn rest(&mut self) {
+        if let (Some(ticks), Some(before)) = (self.ticks, self.task.take()) {
+            self.spent_ticks[before as usize] += ticks() - self.turned_at;
+        }
+    }
+}

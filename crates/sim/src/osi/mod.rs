@@ -1,0 +1,430 @@
+//! OSI boards in virtual time: file services over all seven layers, on a serial line or in internal loopback (paper \[5\]).
+//!
+//! Goal      the board that we ship moves files between two memory disks at any line rate; with [`Costs`] at the speed of
+//!           another machine.
+//! Line      two boards, each with a lower module (LAPB and X.25), joined by a full duplex line ([`Serial`]).
+//! TCP       an end is a program on a board of a [`World`](crate::World), over that board's own TCP ([`Peer`]).
+//! Loopback  one board with both ends of the association, joined below transport, on one processor.
+//! Work      a processor does one step at a time: it takes one unit from below, or asks for one F-DATA, or hands on what
+//!           waits; then it is busy for as long as what worked in that step costs.
+//! Limits    what leaves, leaves when the processor turns to it, not when it is paid for: a step ahead at most.
+//! Left out  the host's own time, and that of its disks.
+
+mod costs;
+mod peer;
+mod serial;
+mod user;
+
+pub use costs::{CONSTANTS, Constant, Costs, OSI_BOARD_1992};
+pub use peer::Peer;
+pub use serial::{Serial, SerialCounters};
+
+use crate::harm::Harm;
+use costs::Account;
+use kiban_board::osi::below::Below;
+use kiban_board::osi::end::{End, OUTGOING_BYTES_MAX};
+use kiban_board::osi::files::Files;
+use kiban_board::osi::line::{Line, LineConfig};
+use kiban_board::osi::loopback::Loop;
+use kiban_board::osi::meter::{Meter, Task};
+use kiban_board::osi::tower::TowerConfig;
+use kiban_ground::{Chance, Instant, Rope};
+use kiban_stack::lapb::Role;
+use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
+use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome};
+use kiban_stack::osi::network::{Indication, Request};
+use kiban_stack::osi::transport;
+use std::time::Duration;
+use user::User;
+
+/// A peer that says nothing for so long is given up by whoever runs it.
+const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How the two ends are joined.
+#[derive(Clone, Copy, Debug)]
+pub enum Join {
+    /// Two boards on a line.
+    Line {
+        /// Its rate, each way.
+        bits_per_second: u64,
+        /// How long a bit travels.
+        delay: Duration,
+        /// What it does to frames: loss, bit errors and stalls.
+        harm: Harm,
+    },
+    /// One board, below transport.
+    Loopback,
+}
+
+impl Join {
+    /// A line without delay and harm.
+    pub fn line(bits_per_second: u64) -> Join {
+        Join::Line { bits_per_second, delay: Duration::ZERO, harm: Harm::NONE }
+    }
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// How the ends are joined.
+    pub join: Join,
+    /// Bytes of a data element, either way.
+    pub fdata_bytes: usize,
+    /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
+    pub tpdu_bytes: usize,
+    /// What processors spend; none: nothing.
+    pub costs: Option<Costs>,
+    /// Of chance.
+    pub seed: u64,
+    /// A clock by which tasks are measured on the machine as it is.
+    pub ticks: Option<fn() -> u64>,
+}
+
+impl Setup {
+    /// As paper \[5\] had it, without modelled processors: F-DATA of 8000 bytes, TPDUs of 2048.
+    pub fn new(join: Join) -> Setup {
+        Setup { join, fdata_bytes: 8000, tpdu_bytes: 2048, costs: None, seed: 1, ticks: None }
+    }
+}
+
+/// What an end stands on.
+#[derive(Debug)]
+enum Lower {
+    Line(Box<Line>),
+    Loop(Loop),
+}
+
+macro_rules! either {
+    ($lower:expr, $below:ident => $do:expr) => {
+        match $lower {
+            Lower::Line($below) => $do,
+            Lower::Loop($below) => $do,
+        }
+    };
+}
+
+impl Below for Lower {
+    fn request(&mut self, request: Request, now: Instant) {
+        either!(self, below => below.request(request, now));
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Indication> {
+        either!(self, below => below.poll(now))
+    }
+
+    fn push(&mut self, now: Instant) -> bool {
+        either!(self, below => below.push(now))
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        either!(self, below => below.waiting_bytes())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        either!(self, below => below.deadline())
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        either!(self, below => below.timeout(now));
+    }
+}
+
+/// A lower module's processor.
+#[derive(Debug, Default)]
+struct Module {
+    free_at: Instant,
+    /// The frame that is being taken.
+    frame: Option<Vec<u8>>,
+}
+
+/// One end of the association, with its user.
+struct Side {
+    end: End<Lower>,
+    user: User,
+    /// The user has more to send.
+    has_more: bool,
+    module: Module,
+    account: Account,
+}
+
+/// Two ends, and what joins them.
+pub struct Boards {
+    sides: [Side; 2],
+    /// From side 0 and from side 1; none in loopback.
+    lines: Option<[Serial; 2]>,
+    /// When each board's upper processor is free; in loopback both are one.
+    free_at: [Instant; 2],
+    upper_bytes: usize,
+    fdata_bytes: usize,
+    costs: Option<Costs>,
+    now: Instant,
+    next: usize,
+}
+
+impl Boards {
+    /// Boards without an association; the initiator is side 0.
+    pub fn new(setup: &Setup) -> Boards {
+        let lines = match setup.join {
+            Join::Loopback => None,
+            Join::Line { bits_per_second, delay, harm } => Some([1, 2].map(|way| {
+                Serial::new(bits_per_second, delay, harm, Chance::from_seed(setup.seed.wrapping_mul(4) + way))
+            })),
+        };
+        let side = |number: usize| {
+            let (user, machine) = User::new(number == 0, setup.fdata_bytes);
+            let (lower, network) = match setup.join {
+                Join::Loopback if setup.tpdu_bytes > transport::TPDU_BYTES_MAX_X25 => {
+                    (Lower::Loop(Loop::new()), transport::Network::Tpkt)
+                }
+                Join::Loopback => (Lower::Loop(Loop::new()), transport::Network::X25),
+                Join::Line { bits_per_second, .. } => {
+                    let line = Line::new(line_config(number, bits_per_second, setup.costs));
+                    (Lower::Line(Box::new(line)), transport::Network::X25)
+                }
+            };
+            let transport = transport::Config {
+                network,
+                tpdu_bytes_max: setup.tpdu_bytes,
+                ..transport::Config::default()
+            };
+            let tower = TowerConfig { transport, ..TowerConfig::default() };
+            Side {
+                end: End::over(lower, machine, &tower),
+                user,
+                has_more: false,
+                module: Module::default(),
+                account: Account::new(setup.costs, setup.ticks),
+            }
+        };
+        Boards {
+            sides: [side(0), side(1)],
+            lines,
+            free_at: [Instant::ZERO; 2],
+            upper_bytes: setup.costs.map_or(OUTGOING_BYTES_MAX, |costs| costs.upper_bytes),
+            fdata_bytes: setup.fdata_bytes,
+            costs: setup.costs,
+            now: Instant::ZERO,
+            next: 0,
+        }
+    }
+
+    /// The disk of an end's host.
+    pub fn disk(&mut self, side: usize) -> &mut MemoryDisk {
+        &mut self.sides[side].user.disk
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// One direction of the line, from a side.
+    pub fn line(&self, from: usize) -> Option<&Serial> {
+        Some(&self.lines.as_ref()?[from])
+    }
+
+    /// A side's lower module.
+    pub fn module(&self, side: usize) -> Option<&Line> {
+        if let Lower::Line(line) = self.sides[side].end.below() { Some(line) } else { None }
+    }
+
+    /// A side's wiring above.
+    pub fn files(&self, side: usize) -> &Files {
+        self.sides[side].end.files()
+    }
+
+    /// How long each task of a side has worked, by the model, in the order of [`Task::ALL`].
+    pub fn spent(&self, side: usize) -> [Duration; Task::ALL.len()] {
+        self.sides[side].account.spent
+    }
+
+    /// The same by the clock that was lent, in its ticks.
+    pub fn spent_ticks(&self, side: usize) -> [u64; Task::ALL.len()] {
+        self.sides[side].account.spent_ticks
+    }
+
+    /// Makes the association.
+    ///
+    /// # Errors
+    /// What the initiator was told, or that nothing came of it.
+    pub fn connect(&mut self) -> Result<(), Failure> {
+        self.sides[0].user.connect(self.sides[0].end.machine());
+        self.begin();
+        self.run(User::take_connected)
+    }
+
+    /// Does one job.
+    ///
+    /// # Errors
+    /// What the initiator was told, or that nothing came of it.
+    pub fn job(&mut self, job: Job) -> Result<Outcome, Failure> {
+        let Side { end, user, .. } = &mut self.sides[0];
+        user.start(job, end.machine());
+        self.begin();
+        self.run(User::take_ended)
+    }
+
+    /// Ends the association.
+    ///
+    /// # Errors
+    /// That nothing came of it.
+    pub fn close(&mut self) -> Result<(), Failure> {
+        let Side { end, user, .. } = &mut self.sides[0];
+        user.terminate(end.machine());
+        self.begin();
+        self.run(User::take_closed)
+    }
+
+    /// What the initiator was told to do leaves.
+    fn begin(&mut self) {
+        let Side { end, account, .. } = &mut self.sides[0];
+        end.settle(self.now, account);
+        account.rest();
+        self.join();
+        self.pay(0);
+    }
+
+    fn run<T>(&mut self, until: fn(&mut User) -> Option<Result<T, Failure>>) -> Result<T, Failure> {
+        let give_up_at = self.now + PATIENCE;
+        loop {
+            if let Some(result) = until(&mut self.sides[0].user) {
+                return result;
+            }
+            let next = self.next;
+            self.next = 1 - next;
+            if self.turn(next) | self.turn(1 - next) {
+                continue;
+            }
+            match self.next_moment() {
+                Some(at) if at < give_up_at => self.now = at,
+                _ => return Err(Failure::default()),
+            }
+        }
+    }
+
+    /// Which upper processor a side has.
+    fn processor(&self, side: usize) -> usize {
+        if self.lines.is_some() { side } else { 0 }
+    }
+
+    /// All that a side can do now. True if that was anything.
+    fn turn(&mut self, side: usize) -> bool {
+        let mut moved = false;
+        if self.sides[side].end.deadline().is_some_and(|due| due <= self.now) {
+            let Side { end, account, .. } = &mut self.sides[side];
+            end.timeout(self.now, account);
+            moved = true;
+        }
+        moved |= self.receive_frame(side) | self.send_frame(side);
+        let processor = self.processor(side);
+        if self.free_at[processor] <= self.now && self.step(side) {
+            self.pay(side);
+            moved = true;
+        }
+        moved
+    }
+
+    fn pay(&mut self, side: usize) {
+        let processor = self.processor(side);
+        let debt = self.sides[side].account.take_debt();
+        self.free_at[processor] = self.free_at[processor].max(self.now) + debt;
+    }
+
+    /// One step of the upper processor.
+    fn step(&mut self, side: usize) -> bool {
+        let (now, costs) = (self.now, self.costs);
+        let Side { end, user, has_more, account, .. } = &mut self.sides[side];
+        let mut moved = end.rise(now, account);
+        let may_send = *has_more && end.below().waiting_bytes() < self.upper_bytes;
+        if moved || may_send {
+            let room = if moved { 0 } else { self.fdata_bytes };
+            let before = user.moved_bytes();
+            *has_more = user.work(end.machine(), room);
+            let bytes = user.moved_bytes() - before;
+            account.turn_to(Task::Host, bytes as usize);
+            end.settle(now, account);
+            moved = true;
+        } else if end.below_mut().push(now) {
+            moved = true;
+        } else if let Some(costs) = costs
+            && end.below().waiting_bytes() > 0
+            && self.lines.is_some()
+        {
+            // Nothing else to do, and the lower module has no room: ask again.
+            account.charge(Task::Lower, costs.poll);
+            moved = true;
+        }
+        account.rest();
+        self.join();
+        moved
+    }
+
+    /// In loopback, what one end has for the other.
+    fn join(&mut self) {
+        let [one, other] = &mut self.sides;
+        if let (Lower::Loop(one), Lower::Loop(other)) = (one.end.below_mut(), other.end.below_mut()) {
+            Loop::join(one, other);
+        }
+    }
+
+    /// The lower module takes a frame from the line.
+    fn receive_frame(&mut self, side: usize) -> bool {
+        let Some(lines) = &mut self.lines else { return false };
+        let Side { end, module, account, .. } = &mut self.sides[side];
+        let Lower::Line(line) = end.below_mut() else { return false };
+        if module.free_at > self.now {
+            return false;
+        }
+        if let Some(frame) = module.frame.take() {
+            account.turn_to(Task::Lower, 0);
+            line.receive(Rope::from(frame), self.now);
+            account.rest();
+            return true;
+        }
+        let Some(frame) = lines[1 - side].receive(self.now) else { return false };
+        module.free_at = self.now + self.costs.map_or(Duration::ZERO, |costs| costs.of_frame(frame.len()));
+        module.frame = Some(frame);
+        true
+    }
+
+    /// The lower module makes a frame for the line.
+    fn send_frame(&mut self, side: usize) -> bool {
+        let Some(lines) = &mut self.lines else { return false };
+        let Side { end, module, account, .. } = &mut self.sides[side];
+        let Lower::Line(line) = end.below_mut() else { return false };
+        if module.free_at > self.now || module.frame.is_some() || lines[side].takes_at() > self.now {
+            return false;
+        }
+        account.turn_to(Task::Lower, 0);
+        let frame = line.poll_frame(self.now);
+        account.rest();
+        let Some(frame) = frame else { return false };
+        let frame = frame.to_vec();
+        module.free_at = self.now + self.costs.map_or(Duration::ZERO, |costs| costs.of_frame(frame.len()));
+        lines[side].send(frame, module.free_at);
+        true
+    }
+
+    /// When something may be done next, though nothing can be done now.
+    fn next_moment(&self) -> Option<Instant> {
+        let sides = self.sides.iter().flat_map(|side| [Some(side.module.free_at), side.end.deadline()]);
+        let lines = self.lines.iter().flatten();
+        let lines = lines.flat_map(|line| [Some(line.takes_at()), line.arrives_at()]);
+        let processors = self.free_at.iter().map(|at| Some(*at));
+        sides.chain(lines).chain(processors).flatten().filter(|at| *at > self.now).min()
+    }
+}
+
+/// The line of paper \[5\]; timers that fit its rate.
+fn line_config(side: usize, bits_per_second: u64, costs: Option<Costs>) -> LineConfig {
+    let mut config = LineConfig::new(if side == 0 { Role::Dte } else { Role::Dce });
+    if let Some(costs) = costs {
+        config.layer.outgoing_bytes_max = costs.module_bytes;
+    }
+    // A window of frames each way, on the line and in the modules, is no reason to ask.
+    let frames = u64::from(config.link.window) * 2 * 8 * (2048 + 16);
+    let window = Duration::from_nanos(frames * 1_000_000_000 / bits_per_second.max(1));
+    config.link.reply_timeout = config.link.reply_timeout.max(2 * window);
+    config.link.idle_timeout = config.link.idle_timeout.max(4 * window);
+    config
+}

@@ -1,0 +1,202 @@
+//! Files over a board's own TCP: an end of an association in TPKTs (RFC 1006), as a program of a world.
+//!
+//! Goal      the tower that other towers' lines carry stands on a session of TCP as well, over whatever joins the boards.
+//! Asks      the initiator connects, makes the association, does one job, releases, closes. The responder serves one.
+//! Limits    what TCP does not take waits in the end, which then asks its user for no more and reads no more.
+//! Left out  the layers' own timers: programs have no alarm, and TCP ends what stays silent.
+
+use super::user::User;
+use crate::program::Program;
+use kiban_board::osi::end::End;
+use kiban_board::osi::stream::Wish;
+use kiban_board::osi::tower::TowerConfig;
+use kiban_board::{Completion, Host, StreamId};
+use kiban_ground::Instant;
+use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
+use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome};
+use kiban_stack::osi::network::Origin;
+use kiban_stack::osi::transport;
+use kiban_stack::tcp;
+use std::any::Any;
+use std::net::{Ipv6Addr, SocketAddr};
+
+enum Part {
+    /// Connects there, and does this.
+    Initiator(SocketAddr, Option<Job>),
+    /// Listens on a port; the listener's number.
+    Responder(u16, Option<u32>),
+}
+
+/// One end, with its user and that one's disk.
+pub struct Peer {
+    part: Part,
+    user: User,
+    end: End,
+    stream: Option<StreamId>,
+    /// What came of the job, and when.
+    ended: Option<(Result<Outcome, Failure>, Instant)>,
+    is_closed: bool,
+}
+
+impl Peer {
+    /// An end that connects to `remote` and does `job`, with data elements and TPDUs of so many bytes at most.
+    pub fn initiator(remote: SocketAddr, job: Job, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
+        Peer::new(Part::Initiator(remote, Some(job)), fdata_bytes, tpdu_bytes)
+    }
+
+    /// An end that serves who connects to `port`.
+    pub fn responder(port: u16, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
+        Peer::new(Part::Responder(port, None), fdata_bytes, tpdu_bytes)
+    }
+
+    fn new(part: Part, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
+        let (user, machine) = User::new(matches!(part, Part::Initiator(..)), fdata_bytes);
+        let transport = transport::Config { tpdu_bytes_max: tpdu_bytes, ..transport::Config::default() };
+        let end = End::new(machine, &TowerConfig { transport, ..TowerConfig::default() });
+        Peer { part, user, end, stream: None, ended: None, is_closed: false }
+    }
+
+    /// The disk of its host.
+    pub fn disk(&self) -> &MemoryDisk {
+        &self.user.disk
+    }
+
+    /// The same, to put files there.
+    pub fn disk_mut(&mut self) -> &mut MemoryDisk {
+        &mut self.user.disk
+    }
+
+    /// The layers, to look at.
+    pub fn end(&self) -> &End {
+        &self.end
+    }
+
+    /// What came of the initiator's job, and when; none, if it did not come so far.
+    pub fn ended(&self) -> Option<&(Result<Outcome, Failure>, Instant)> {
+        self.ended.as_ref()
+    }
+
+    fn opened(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
+        // A request is not to wait for the acknowledgement of the one before.
+        let _ = host.set_nagle(stream, tcp::Nagle::Off);
+        self.stream = Some(stream);
+        match self.part {
+            Part::Initiator(..) => self.user.connect(self.end.machine()),
+            Part::Responder(..) => self.end.connected(now, &mut ()),
+        }
+    }
+
+    /// Moves what can be moved between TCP and the user.
+    fn turn(&mut self, host: &mut Host<'_>, now: Instant) {
+        let Some(stream) = self.stream.filter(|_| !self.is_closed) else { return };
+        while self.read(stream, host, now) | self.work(now) | self.write(stream, host) {}
+        if self.end.wish() == Wish::Close && self.end.outgoing().is_empty() {
+            self.close(stream, host);
+        }
+    }
+
+    fn read(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) -> bool {
+        let bytes = host.readable(stream).unwrap_or(0);
+        if bytes == 0 || self.end.room() == 0 {
+            return false;
+        }
+        let mut piece = vec![0; bytes];
+        let count = host.read(stream, &mut piece).unwrap_or(0);
+        piece.truncate(count);
+        self.end.receive(piece.into(), now, &mut ());
+        count > 0
+    }
+
+    fn work(&mut self, now: Instant) -> bool {
+        let room = self.end.room();
+        self.user.work(self.end.machine(), room);
+        self.hear(now);
+        let moved = self.end.settle(now, &mut ());
+        // The session of TCP is there already.
+        let asks = self.end.wish() == Wish::Connect;
+        if asks {
+            self.end.connected(now, &mut ());
+        }
+        moved | asks
+    }
+
+    /// What the initiator was told.
+    fn hear(&mut self, now: Instant) {
+        let Part::Initiator(_, job) = &mut self.part else { return };
+        if self.ended.is_some() {
+            return;
+        }
+        match (self.user.take_connected(), job.take()) {
+            (Some(Ok(())), Some(job)) => self.user.start(job, self.end.machine()),
+            (Some(Err(failure)), _) => self.ended = Some((Err(failure), now)),
+            (_, waiting) => *job = waiting,
+        }
+        if let Some(result) = self.user.take_ended() {
+            self.ended = Some((result, now));
+            self.user.terminate(self.end.machine());
+        }
+    }
+
+    fn write(&mut self, stream: StreamId, host: &mut Host<'_>) -> bool {
+        let mut written = 0;
+        for run in self.end.outgoing().runs() {
+            let taken = host.write(stream, run).unwrap_or(0);
+            written += taken;
+            if taken < run.len() {
+                break;
+            }
+        }
+        self.end.outgoing().skip(written);
+        written > 0
+    }
+
+    fn close(&mut self, stream: StreamId, host: &mut Host<'_>) {
+        // An end that the peer closed first is forgotten by this.
+        let _ = host.close(stream);
+        self.is_closed = true;
+    }
+}
+
+impl Program for Peer {
+    fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
+        match &mut self.part {
+            Part::Initiator(remote, _) => self.stream = host.open(*remote).ok(),
+            Part::Responder(port, listener) => {
+                let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
+                *listener = host.listen_with(any, false).ok();
+            }
+        }
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::Opened { stream } if self.stream == Some(stream) => self.opened(stream, host, now),
+            Completion::Accepted { stream, listener, .. } if self.stream.is_none() => {
+                if !matches!(self.part, Part::Responder(_, Some(own)) if own == listener) {
+                    return;
+                }
+                self.opened(stream, host, now);
+            }
+            Completion::PeerFinished { stream } | Completion::Ended { stream, .. }
+                if self.stream == Some(stream) =>
+            {
+                self.turn(host, now);
+                let whole = matches!(completion, Completion::PeerFinished { .. });
+                let origin = if whole { Origin::User } else { Origin::Provider };
+                self.end.ended(origin, now, &mut ());
+            }
+            Completion::Readable { stream } | Completion::Writable { stream }
+                if self.stream == Some(stream) => {}
+            _ => return,
+        }
+        self.turn(host, now);
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_closed
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,180 @@
+//! One direction of a synchronous serial line: frames under way, as HDLC puts them on it.
+//!
+//! Counted   of each frame: its octets, two of FCS, one flag, which ends it and begins the next, and every bit that zero
+//!           insertion puts in, by the frame's own bits (ISO/IEC 13239 §4.3). Between frames flags are sent; they cost
+//!           nothing, but the next frame begins when the last one has ended.
+//! Harm      is done to the frame with its FCS; the receiver's FCS throws out what was harmed. An octet that arrives twice
+//!           or a frame that overtakes another is not known on a line: loss and bit errors are.
+
+use crate::harm::{Harm, HarmCounters, Harmful};
+use kiban_ground::{Chance, Instant};
+use kiban_wire::lapb;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+kiban_ground::counters! {
+    /// What one direction of a line carried.
+    pub struct SerialCounters {
+        /// Frames that were sent.
+        frames,
+        /// Their octets, without FCS and flags.
+        bytes,
+        /// Bits that zero insertion put in.
+        stuffed_bits,
+        /// Frames whose FCS was wrong.
+        broken,
+    }
+}
+
+/// One direction of a line.
+#[derive(Debug)]
+pub struct Serial {
+    bits_per_second: u64,
+    delay: Duration,
+    /// When the line has sent what it has, and the fraction of a nanosecond beyond, in parts of the rate.
+    free_at: Instant,
+    rest: u128,
+    /// When the frame that was given last begins: whoever sends has the next one ready by then.
+    begins_at: Instant,
+    under_way: VecDeque<(Instant, Vec<u8>)>,
+    harm: Harmful,
+    counters: SerialCounters,
+}
+
+impl Serial {
+    pub(super) fn new(bits_per_second: u64, delay: Duration, harm: Harm, chance: Chance) -> Serial {
+        assert!(bits_per_second > 0, "a line has a rate");
+        Serial {
+            bits_per_second,
+            delay,
+            free_at: Instant::ZERO,
+            rest: 0,
+            begins_at: Instant::ZERO,
+            under_way: VecDeque::new(),
+            harm: Harmful::new(harm, chance),
+            counters: SerialCounters::default(),
+        }
+    }
+
+    /// What it carried.
+    pub fn counters(&self) -> &SerialCounters {
+        &self.counters
+    }
+
+    /// What was done to it.
+    pub fn harm_counters(&self) -> &HarmCounters {
+        &self.harm.counters
+    }
+
+    /// From when on it takes another frame: one is on the line, one is ready.
+    pub(super) fn takes_at(&self) -> Instant {
+        self.begins_at
+    }
+
+    /// A frame that is ready at `at`.
+    pub(super) fn send(&mut self, mut frame: Vec<u8>, at: Instant) {
+        self.counters.frames += 1;
+        self.counters.bytes += frame.len() as u64;
+        let fcs = lapb::seal(&frame);
+        let bits = lapb::line_bits(frame.len()) as u64;
+        frame.extend_from_slice(&fcs);
+        let stuffed = stuffed_bits(&frame);
+        self.counters.stuffed_bits += stuffed;
+        if at > self.free_at {
+            (self.free_at, self.rest) = (at, 0);
+        }
+        self.begins_at = self.free_at;
+        let parts = u128::from(bits + stuffed) * 1_000_000_000 + self.rest;
+        let rate = u128::from(self.bits_per_second);
+        self.free_at += Duration::from_nanos((parts / rate) as u64);
+        self.rest = parts % rate;
+        let under_way = &mut self.under_way;
+        self.harm.meet(self.free_at + self.delay, frame, &mut |at, frame| under_way.push_back((at, frame)));
+    }
+
+    /// When the next frame arrives.
+    pub(super) fn arrives_at(&self) -> Option<Instant> {
+        self.under_way.front().map(|(at, _)| *at)
+    }
+
+    /// The next frame that has arrived whole by `now`, without its FCS.
+    pub(super) fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
+        while self.arrives_at().is_some_and(|at| at <= now) {
+            let (_, mut frame) = self.under_way.pop_front()?;
+            if lapb::open(&frame).is_ok() {
+                frame.truncate(frame.len() - lapb::FCS_BYTES);
+                return Some(frame);
+            }
+            self.counters.broken += 1;
+        }
+        None
+    }
+}
+
+/// Zeros that are put in behind five ones, least significant bit first.
+fn stuffed_bits(frame: &[u8]) -> u64 {
+    let (mut ones, mut stuffed) = (0, 0);
+    for byte in frame {
+        let [zeros, next] = STUFFING[ones][usize::from(*byte)];
+        stuffed += u64::from(zeros);
+        ones = usize::from(next);
+    }
+    stuffed
+}
+
+/// By the ones before an octet, and the octet: the zeros that are put into it, and the ones behind.
+static STUFFING: [[[u8; 2]; 256]; 5] = {
+    let mut table = [[[0; 2]; 256]; 5];
+    let mut at = 0;
+    while at < 5 * 256 {
+        let (before, octet) = (at / 256, at % 256);
+        let (mut ones, mut zeros, mut bit) = (before, 0, 0);
+        while bit < 8 {
+            ones = if octet >> bit & 1 == 0 { 0 } else { ones + 1 };
+            if ones == 5 {
+                (ones, zeros) = (0, zeros + 1);
+            }
+            bit += 1;
+        }
+        table[before][octet] = [zeros, ones as u8];
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_put_in_behind_five_ones() {
+        for (frame, zeros) in [
+            (&[][..], 0),
+            (&[0x0f, 0x0f], 0),
+            (&[0x1f], 1),
+            (&[0xff], 1),
+            // Eight and two ones are ten: across octets.
+            (&[0xff, 0x03], 2),
+            (&[0xff; 5], 8),
+            (&[0xf8, 0x1f, 0x00], 2),
+        ] {
+            assert_eq!(stuffed_bits(frame), zeros, "{frame:02x?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_takes_its_bits_and_the_next_one_waits() {
+        let mut line = Serial::new(2_000_000, Duration::from_micros(5), Harm::NONE, Chance::from_seed(1));
+        let frame = vec![0; 97];
+        let stuffed = stuffed_bits(&lapb::seal(&frame));
+        let took = Duration::from_nanos((800 + stuffed) * 500);
+        line.send(frame.clone(), Instant::ZERO);
+        assert_eq!(line.takes_at(), Instant::ZERO);
+        line.send(frame.clone(), Instant::ZERO);
+        assert_eq!(line.takes_at(), Instant::ZERO + took);
+        let at = Instant::ZERO + took + Duration::from_micros(5);
+        assert_eq!(line.arrives_at(), Some(at));
+        assert_eq!(line.receive(Instant::from_nanos(at.as_nanos() - 1)), None);
+        assert_eq!(line.receive(at), Some(frame));
+    }
+}

@@ -1,0 +1,156 @@
+//! Files through all seven layers, on a serial line in virtual time and in internal loopback.
+
+use kiban_board::osi::meter::Task;
+use kiban_ground::{Chance, Instant};
+use kiban_sim::Harm;
+use kiban_sim::osi::{Boards, Join, OSI_BOARD_1992, Setup};
+use kiban_stack::osi::ftam::filestore::Path;
+use kiban_stack::osi::ftam::initiator::{Job, Outcome};
+use kiban_wire::ftam::{BinaryParameters, Document};
+use std::time::Duration;
+
+const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
+
+fn path(name: &str) -> Path {
+    Path::read(name).expect("a name")
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut chance = Chance::from_seed(bytes as u64);
+    (0..bytes).map(|_| chance.draw() as u8).collect()
+}
+
+fn put(boards: &mut Boards, contents: &[u8]) -> Duration {
+    boards.disk(0).put(&path("mine"), contents);
+    let begun = boards.now();
+    let job = Job::Put { local: path("mine"), remote: "theirs".into(), document: BINARY };
+    assert_eq!(boards.job(job), Ok(Outcome::Done));
+    assert!(boards.disk(1).contents(&path("theirs")) == Some(contents), "it arrives as it was");
+    boards.now().since(begun)
+}
+
+fn get(boards: &mut Boards, contents: &[u8]) -> Duration {
+    let begun = boards.now();
+    let job = Job::Get { remote: "theirs".into(), local: path("back"), document: None };
+    assert_eq!(boards.job(job), Ok(Outcome::Done));
+    assert!(boards.disk(0).contents(&path("back")) == Some(contents), "it comes back as it was");
+    boards.now().since(begun)
+}
+
+/// There and back: how long each took.
+fn there_and_back(setup: &Setup, contents: &[u8]) -> (Boards, [Duration; 2]) {
+    let mut boards = Boards::new(setup);
+    boards.connect().expect("an association");
+    let times = [put(&mut boards, contents), get(&mut boards, contents)];
+    boards.close().expect("it is released");
+    for side in 0..2 {
+        assert_eq!(boards.disk(side).loose_ends(), (0, 0));
+    }
+    (boards, times)
+}
+
+#[test]
+fn a_file_goes_there_and_back_whatever_joins_the_ends() {
+    let slow = Join::Line { bits_per_second: 9600, delay: Duration::from_millis(250), harm: Harm::NONE };
+    for (join, bytes) in [
+        (Join::line(2_000_000), 200_000),
+        (Join::line(64_000), 50_000),
+        (slow, 20_000),
+        (Join::Loopback, 200_000),
+    ] {
+        for (fdata_bytes, tpdu_bytes) in [(8000, 2048), (100, 128), (16_384, 1024)] {
+            let setup = Setup { fdata_bytes, tpdu_bytes, ..Setup::new(join) };
+            let (boards, _) = there_and_back(&setup, &noise(bytes));
+            if let Some(line) = boards.line(0) {
+                assert_eq!(line.counters().broken, 0);
+            }
+        }
+    }
+    there_and_back(&Setup::new(Join::line(2_000_000)), b"");
+    let large = Setup { fdata_bytes: 1 << 18, tpdu_bytes: 65_531, ..Setup::new(Join::Loopback) };
+    there_and_back(&large, &noise(3_000_000));
+}
+
+#[test]
+fn frames_that_are_lost_or_broken_are_sent_again() {
+    for (loss, bit_error, lose_every) in [(0.02, 0.0, 0), (0.0, 0.02, 0), (0.0, 0.0, 9), (0.05, 0.05, 0)] {
+        let harm = Harm { loss, bit_error, lose_every, ..Harm::NONE };
+        let join = Join::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
+        let (boards, _) = there_and_back(&Setup::new(join), &noise(300_000));
+        let module = boards.module(0).expect("on a line");
+        assert!(module.link().counters().resent > 0, "{harm:?}");
+        assert_eq!(module.link().counters().resets, 0);
+        assert_eq!(module.layer().counters().resets_for_errors, 0);
+        let lines = [0, 1].map(|from| boards.line(from).expect("on a line"));
+        let broken: u64 = lines.iter().map(|line| line.counters().broken).sum();
+        let flipped: u64 = lines.iter().map(|line| line.harm_counters().flipped).sum();
+        assert_eq!(broken, flipped, "the FCS finds every bit error");
+    }
+}
+
+/// An F-DATA of 8000 bytes has 23 in front (FTAM and presentation 19, session 4), and makes 4 TPDUs, each with 3 of its own
+/// and 8 of a frame's: packet header 3, address and control 2, FCS 2, flag 1. Zero insertion puts in one bit for 62 of noise.
+#[test]
+fn two_mbit_per_second_carry_what_they_can() {
+    let contents = noise(2 << 20);
+    let (boards, times) = there_and_back(&Setup::new(Join::line(2_000_000)), &contents);
+    let limit_mbps = 2.0 * 8000.0 / f64::from(8000 + 23 + 4 * (3 + 8)) / (1.0 + 1.0 / 62.0);
+    for time in times {
+        let mbps = contents.len() as f64 * 8.0 / time.as_secs_f64() / 1e6;
+        assert!((0.995 * limit_mbps..limit_mbps * 1.0005).contains(&mbps), "{mbps} of {limit_mbps}");
+    }
+    assert!((1.951..1.953).contains(&limit_mbps), "{limit_mbps}");
+    let line = boards.line(0).expect("on a line").counters();
+    let stuffed = line.stuffed_bits as f64 / (8.0 * line.bytes as f64);
+    assert!((stuffed * 62.0 - 1.0).abs() < 0.02, "{stuffed}");
+}
+
+#[test]
+fn the_same_setting_gives_the_same_run() {
+    let harm = Harm { loss: 0.03, bit_error: 0.01, ..Harm::NONE };
+    let join = Join::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
+    for costs in [None, Some(OSI_BOARD_1992)] {
+        let run = |seed| {
+            let (boards, times) = there_and_back(&Setup { costs, seed, ..Setup::new(join) }, &noise(100_000));
+            let frames = [0, 1].map(|from| *boards.line(from).expect("on a line").counters());
+            (times, boards.now(), frames.map(|counters| format!("{counters:?}")), boards.spent(0))
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+    }
+}
+
+#[test]
+fn time_passes_while_tasks_work() {
+    let contents = noise(200_000);
+    let costs = Some(OSI_BOARD_1992);
+    let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Join::Loopback) }, &contents);
+    // One processor: what both ends have spent is all the time there was, but for the last step.
+    let spent: Duration = (0..2).flat_map(|side| boards.spent(side)).sum();
+    let end = Instant::ZERO + spent;
+    assert!(end >= boards.now() && end.since(boards.now()) < Duration::from_millis(10), "{spent:?}");
+    assert!(times[0] > Duration::from_millis(500), "{times:?}");
+
+    let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Join::line(2_000_000)) }, &contents);
+    for side in 0..2 {
+        let spent: Duration = boards.spent(side).iter().sum();
+        assert!(boards.now() >= Instant::ZERO + spent, "side {side}");
+    }
+    // Twice the costs, nearly twice the time.
+    let twice = kiban_sim::osi::Costs { block: 2 * OSI_BOARD_1992.block, ..OSI_BOARD_1992 };
+    let (_, slow) =
+        there_and_back(&Setup { costs: Some(twice), ..Setup::new(Join::line(2_000_000)) }, &contents);
+    assert!(slow[0] > times[0].mul_f64(1.9), "{slow:?} {times:?}");
+}
+
+/// The paper's figure 3: the sender's task before the lower module asks all the time, the receiver's does not.
+#[test]
+fn the_sender_polls_while_the_line_is_the_limit() {
+    let mut boards = Boards::new(&Setup { costs: Some(OSI_BOARD_1992), ..Setup::new(Join::line(2_000_000)) });
+    boards.connect().expect("an association");
+    let time = put(&mut boards, &noise(200_000));
+    let lower = |side: usize| boards.spent(side)[Task::Lower as usize];
+    assert!(lower(0) > 3 * lower(1), "{:?} {:?}", lower(0), lower(1));
+    let busy: Duration = boards.spent(0).iter().sum();
+    assert!(busy.as_secs_f64() > 0.8 * time.as_secs_f64(), "{busy:?} {time:?}");
+}

@@ -1,0 +1,259 @@
+//! Concurrency control (ISO 8571-2): who may do what to a file beside whom.
+//!
+//! Goal      every activity says for each action whether it does it, and whether it suffers others who do; those who
+//!           cannot agree do not meet.
+//! Rule      two locks of one action agree unless one side acts and the other allows it to nobody else:
+//!
+//! ```text
+//!                I act    others may     beside: not-required  shared  exclusive  no-access
+//! not-required    no         yes                    yes          yes      yes        yes
+//! shared          yes        yes                    yes          yes      no         no
+//! exclusive       yes        no                     yes          no       no         no
+//! no-access       no         no                     yes          no       no         yes
+//! ```
+//!
+//! Limits    [`Locks`] has a bound on who holds anything at all; a table serves all associations of a filestore.
+//! Left out  waiting: who cannot have a lock is told so at once, as the service has it.
+
+use super::{Action, Actions, Path};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What one activity wants of one action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Lock {
+    /// It does not act, and others may.
+    #[default]
+    NotRequired,
+    /// It acts, and others may.
+    Shared,
+    /// It acts, and others may not.
+    Exclusive,
+    /// It does not act, and nobody may.
+    NoAccess,
+}
+
+impl Lock {
+    fn acts(self) -> bool {
+        matches!(self, Lock::Shared | Lock::Exclusive)
+    }
+
+    fn alone(self) -> bool {
+        matches!(self, Lock::Exclusive | Lock::NoAccess)
+    }
+
+    /// Whether two activities may hold these at one time.
+    pub fn agrees(self, other: Lock) -> bool {
+        !(self.acts() && other.alone() || other.acts() && self.alone())
+    }
+}
+
+/// A lock for every action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Control([Lock; 8]);
+
+impl Control {
+    /// The lock of an action.
+    pub fn lock(&self, action: Action) -> Lock {
+        self.0[action as usize]
+    }
+
+    /// The same with another lock for this action.
+    #[must_use]
+    pub fn with(mut self, action: Action, lock: Lock) -> Control {
+        self.0[action as usize] = lock;
+        self
+    }
+
+    /// What holds where an initiator asks for nothing: the standard leaves that to the filestore.
+    ///
+    /// Readers share, and suffer nobody who writes into the contents that they read; replacing is suffered, since new
+    /// contents stand beside the old until they are whole. Whoever writes does it alone, and so does who deletes.
+    pub fn usual(actions: Actions) -> Control {
+        let mut control = Control::default();
+        for action in actions.each() {
+            let alone = Actions::WRITING.has(action) || action == Action::Delete;
+            control.0[action as usize] = if alone { Lock::Exclusive } else { Lock::Shared };
+        }
+        let changes = [Action::Insert, Action::Replace, Action::Extend, Action::Erase];
+        if actions.has_any(Actions::WRITING) {
+            // Two who write in different ways are no better than two who write in one.
+            for action in changes {
+                control.0[action as usize] = match actions.has(action) {
+                    true => Lock::Exclusive,
+                    false => Lock::NoAccess,
+                };
+            }
+        } else if actions.has(Action::Read) {
+            for action in [Action::Insert, Action::Extend, Action::Erase] {
+                control.0[action as usize] = Lock::NoAccess;
+            }
+        }
+        control
+    }
+
+    /// Whether every action that is asked for is one that this control lets its holder do.
+    pub fn serves(&self, actions: Actions) -> bool {
+        actions.each().all(|action| self.lock(action) != Lock::NoAccess)
+    }
+
+    /// Whether two activities may hold these at one time.
+    pub fn agrees(&self, other: &Control) -> bool {
+        Action::ALL.into_iter().all(|action| self.lock(action).agrees(other.lock(action)))
+    }
+}
+
+/// A place in a table of locks.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hold(u64);
+
+/// Why a lock was not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Somebody holds one that does not agree.
+    Conflict,
+    /// The table is full.
+    TooMany,
+}
+
+/// A table of locks, lent to every user of a filestore.
+pub trait Concurrency {
+    /// Takes locks on a file.
+    ///
+    /// # Errors
+    /// They are not to be had now.
+    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, Refused>;
+
+    /// Changes what is held; on refusal what was held is held still.
+    ///
+    /// # Errors
+    /// The change is not to be had now.
+    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), Refused>;
+
+    /// Gives locks back.
+    fn give(&mut self, hold: Hold);
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Locks {
+    holders: BTreeMap<u64, (Path, Control)>,
+    by_path: BTreeMap<Path, Vec<u64>>,
+    next: u64,
+    holders_max: usize,
+}
+
+impl Locks {
+    /// A table for at most so many holders.
+    pub fn new(holders_max: usize) -> Locks {
+        Locks { holders: BTreeMap::new(), by_path: BTreeMap::new(), next: 0, holders_max }
+    }
+
+    /// How many hold locks.
+    pub fn holders(&self) -> usize {
+        self.holders.len()
+    }
+
+    fn agree(&self, path: &Path, control: &Control, but: Option<u64>) -> bool {
+        let others = self.by_path.get(path).into_iter().flatten().filter(|holder| Some(**holder) != but);
+        others.into_iter().all(|holder| self.holders[holder].1.agrees(control))
+    }
+}
+
+impl Concurrency for Locks {
+    fn take(&mut self, path: &Path, control: Control) -> Result<Hold, Refused> {
+        if !self.agree(path, &control, None) {
+            return Err(Refused::Conflict);
+        }
+        if self.holders.len() >= self.holders_max {
+            return Err(Refused::TooMany);
+        }
+        let holder = self.next;
+        self.next += 1;
+        self.holders.insert(holder, (path.clone(), control));
+        self.by_path.entry(path.clone()).or_default().push(holder);
+        Ok(Hold(holder))
+    }
+
+    fn change(&mut self, hold: &Hold, control: Control) -> Result<(), Refused> {
+        let Some((path, _)) = self.holders.get(&hold.0) else { return Err(Refused::Conflict) };
+        if !self.agree(path, &control, Some(hold.0)) {
+            return Err(Refused::Conflict);
+        }
+        self.holders.get_mut(&hold.0).expect("it was found").1 = control;
+        Ok(())
+    }
+
+    fn give(&mut self, hold: Hold) {
+        let Some((path, _)) = self.holders.remove(&hold.0) else { return };
+        if let Some(holders) = self.by_path.get_mut(&path) {
+            holders.retain(|holder| *holder != hold.0);
+            if holders.is_empty() {
+                self.by_path.remove(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_locks_agree() {
+        use Lock::{Exclusive, NoAccess, NotRequired, Shared};
+        let rows = [
+            (NotRequired, [true, true, true, true]),
+            (Shared, [true, true, false, false]),
+            (Exclusive, [true, false, false, false]),
+            (NoAccess, [true, false, false, true]),
+        ];
+        for (mine, expected) in rows {
+            for (other, expected) in [NotRequired, Shared, Exclusive, NoAccess].into_iter().zip(expected) {
+                assert_eq!(mine.agrees(other), expected, "{mine:?} beside {other:?}");
+                assert_eq!(other.agrees(mine), expected, "{other:?} beside {mine:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_meets_whom_where_nobody_asks_for_locks() {
+        let one = |action| Actions::NONE.with(action);
+        let rows = [
+            (one(Action::Read), one(Action::Read), true),
+            (one(Action::Read), one(Action::Replace), true),
+            (one(Action::Read), one(Action::Extend), false),
+            (one(Action::Read), one(Action::ReadAttribute), true),
+            (one(Action::Replace), one(Action::Replace), false),
+            (one(Action::Replace), one(Action::Extend), false),
+            (one(Action::Delete), one(Action::Delete), false),
+            (one(Action::ReadAttribute), one(Action::Delete), true),
+            (Actions::ALL, one(Action::ReadAttribute), true),
+            (Actions::ALL, one(Action::Replace), false),
+        ];
+        for (mine, other, expected) in rows {
+            assert_eq!(Control::usual(mine).agrees(&Control::usual(other)), expected, "{mine:?} {other:?}");
+            assert!(Control::usual(mine).serves(mine));
+        }
+    }
+
+    #[test]
+    fn a_table_gives_changes_and_takes_back() {
+        let (a, b) = (Path::read("a").unwrap(), Path::read("b").unwrap());
+        let exclusive = Control::default().with(Action::Read, Lock::Exclusive);
+        let shared = Control::default().with(Action::Read, Lock::Shared);
+        let mut locks = Locks::new(2);
+        let first = locks.take(&a, shared).unwrap();
+        let second = locks.take(&a, shared).unwrap();
+        assert_eq!(locks.change(&first, exclusive), Err(Refused::Conflict));
+        assert_eq!(locks.take(&b, shared), Err(Refused::TooMany));
+        locks.give(second);
+        assert_eq!(locks.change(&first, exclusive), Ok(()));
+        assert_eq!(locks.take(&a, shared), Err(Refused::Conflict));
+        let other = locks.take(&b, exclusive).unwrap();
+        locks.give(other);
+        locks.give(first);
+        assert_eq!(locks.holders(), 0);
+        assert!(locks.by_path.is_empty());
+    }
+}

@@ -1,0 +1,136 @@
+//! A set of contexts, and user data in it (§8.4).
+
+use alloc::vec::Vec;
+
+use kiban_ground::Rope;
+use kiban_wire::ber::Oid;
+use kiban_wire::presentation::{
+    ContextDefinition, ContextIdentifier, ContextResult, Pdv, PdvValue, UserData,
+};
+
+use super::Fault;
+use crate::osi::{Misuse, Selector};
+
+/// Contexts that are proposed or defined: number, abstract syntax, transfer syntax.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Set {
+    contexts: Vec<(i64, Oid, Oid)>,
+}
+
+impl Set {
+    /// All that are proposed; the transfer syntaxes are the first of each.
+    pub(super) fn proposed(contexts: &[ContextDefinition]) -> Set {
+        let of = |context: &ContextDefinition| {
+            let transfer_syntax = context.transfer_syntaxes.first().copied().unwrap_or(super::BER);
+            (context.id, context.abstract_syntax, transfer_syntax)
+        };
+        Set { contexts: contexts.iter().map(of).collect() }
+    }
+
+    /// Those that are accepted. `None` if answers do not fit what was proposed: not one for each, or with a transfer syntax
+    /// that was not.
+    pub(super) fn agreed(proposed: &[ContextDefinition], results: &[ContextResult]) -> Option<Set> {
+        if proposed.len() != results.len() {
+            return None;
+        }
+        let mut contexts = Vec::new();
+        for (context, result) in proposed.iter().zip(results).filter(|(_, result)| result.is_acceptance()) {
+            // Left out, it can only be the one that was proposed.
+            let transfer_syntax = match (result.transfer_syntax, &context.transfer_syntaxes[..]) {
+                (Some(syntax), known) if known.contains(&syntax) => syntax,
+                (None, &[only]) => only,
+                _ => return None,
+            };
+            contexts.push((context.id, context.abstract_syntax, transfer_syntax));
+        }
+        Some(Set { contexts })
+    }
+
+    pub(super) fn contexts(&self) -> &[(i64, Oid, Oid)] {
+        &self.contexts
+    }
+
+    /// ARU's list: the transfer syntax of each context that is used.
+    pub(super) fn identifiers(&self, values: &[Pdv]) -> Vec<ContextIdentifier> {
+        let used = self.contexts.iter().filter(|(id, ..)| values.iter().any(|pdv| pdv.context == *id));
+        used.map(|&(id, _, transfer_syntax)| ContextIdentifier { id, transfer_syntax }).collect()
+    }
+
+    /// The context that values need not name: the only one, or none at all.
+    fn sole(&self) -> Option<i64> {
+        match self.contexts[..] {
+            [] => Some(Pdv::NO_CONTEXT),
+            [(id, ..)] => Some(id),
+            _ => None,
+        }
+    }
+
+    fn has(&self, pdv: &Pdv) -> bool {
+        self.contexts.iter().any(|(id, ..)| *id == pdv.context)
+    }
+
+    /// User data that are all of session's user data.
+    pub(super) fn encode(&self, values: Vec<Pdv>) -> Result<Rope, Misuse> {
+        Ok(match self.embed(values, false)? {
+            None => Rope::new(),
+            // §8.4.1.4 c: the contents octets alone.
+            Some(UserData::Simple(rope)) => rope,
+            Some(full) => full.into_rope(),
+        })
+    }
+
+    /// User data that are an element of something else. In CP they are simply encoded only without any context
+    /// (§8.4.2.3).
+    pub(super) fn embed(&self, values: Vec<Pdv>, is_proposal: bool) -> Result<Option<UserData>, Misuse> {
+        if values.is_empty() {
+            return Ok(None);
+        }
+        let sole = self.sole().filter(|&sole| !is_proposal || sole == Pdv::NO_CONTEXT);
+        match sole {
+            Some(sole) => {
+                let mut joined = Rope::new();
+                for pdv in values {
+                    if pdv.context != sole || matches!(pdv.value, PdvValue::Arbitrary { unused: 1.., .. }) {
+                        return Err(Misuse::Value);
+                    }
+                    joined.append(pdv.into_octets());
+                }
+                Ok(Some(UserData::Simple(joined)))
+            }
+            None if values.iter().all(|pdv| self.has(pdv)) => Ok(Some(UserData::Full(values))),
+            None => Err(Misuse::Value),
+        }
+    }
+
+    /// The values in all of session's user data.
+    pub(super) fn decode(&self, rope: Rope) -> Result<Vec<Pdv>, Fault> {
+        if rope.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(sole) = self.sole() else {
+            return self.extract(Some(UserData::from_rope(rope)?)).ok_or(Fault::Context);
+        };
+        // Some encode fully where they should encode simply: then the context that they name is the one that there is.
+        match UserData::from_rope(rope.clone()) {
+            Ok(UserData::Full(values)) if values.iter().all(|pdv| pdv.context == sole) => Ok(values),
+            _ => Ok([Pdv::octet_aligned(sole, rope)].into()),
+        }
+    }
+
+    /// The values in user data that are an element of something else. `None` if a context is not there.
+    pub(super) fn extract(&self, data: Option<UserData>) -> Option<Vec<Pdv>> {
+        match data {
+            None => Some(Vec::new()),
+            Some(UserData::Full(values)) => values.iter().all(|pdv| self.has(pdv)).then_some(values),
+            Some(UserData::Simple(rope)) => self.sole().map(|sole| [Pdv::octet_aligned(sole, rope)].into()),
+        }
+    }
+}
+
+pub(super) fn selector(selector: &Selector) -> Option<Vec<u8>> {
+    (!selector.is_empty()).then(|| selector.bytes().to_vec())
+}
+
+pub(super) fn to_selector(bytes: Option<Vec<u8>>) -> Selector {
+    bytes.map_or(Selector::NONE, Selector::from)
+}

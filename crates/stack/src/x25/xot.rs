@@ -1,0 +1,350 @@
+//! XOT: one circuit of X.25 on one TCP connection (RFC 1613).
+//!
+//! Goal      what a TCP connection brings goes into a packet layer of one channel, and the other way round, without copying.
+//! Down      four bytes in front of every packet.
+//! Up        packets are cut out of the stream; their channel number means nothing (§5) and is replaced by [`CHANNEL`]; restarts,
+//!           diagnostics, registration and REJ are discarded (§6.4).
+//! Numbers   who is called takes the modulo of the call. Windows and packet sizes are stated in every call (§6.1), P(R) goes from
+//!           end to end: it says what the host has taken.
+//! PVC       the initiator names the two interfaces and its sizes, the responder's configuration has to match ([`Pvc`]); both ends
+//!           then reset the circuit (§6.5).
+//! Limits    one packet of up to `xot::PACKET_BYTES_MAX` waits for its rest; another version, or a length that no packet has, ends
+//!           the connection: [`Xot::is_broken`].
+//! Left out  switching: packets to a local interface or to another connection.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use kiban_ground::{Instant, Rope, counters};
+use kiban_wire::Malformed;
+use kiban_wire::x25::{Front, HEADER_BYTES_MAX, Header, Kind, Modulo, diagnostic};
+use kiban_wire::xot::{self, PvcSetUp, PvcStatus};
+
+use super::{Below, Cause, Channels, Config, Indication, Layer, Misuse, Request, Role, Sizes};
+
+/// The only channel of a connection.
+pub const CHANNEL: u16 = 1;
+
+/// Octets of the longest packet that sets up a permanent circuit: two names of 255.
+const SET_UP_BYTES_MAX: usize = 15 + 2 * 255;
+
+counters! {
+    /// What a connection saw.
+    pub struct Counters {
+        /// Packets that XOT does not carry.
+        discarded,
+        /// Packets of another modulo than the call's.
+        wrong_modulo,
+        /// Bytes that were no XOT header.
+        broken,
+    }
+}
+
+/// A permanent circuit, as it is configured at one end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pvc {
+    /// The initiator's interface, and the channel there.
+    pub initiator: (Vec<u8>, u16),
+    /// The responder's.
+    pub responder: (Vec<u8>, u16),
+    /// The sizes of this end.
+    pub sizes: Sizes,
+    /// The modulo of the circuit.
+    pub modulo: Modulo,
+}
+
+impl Pvc {
+    /// What the initiator says first.
+    fn set_up(&self, status: PvcStatus) -> Vec<u8> {
+        let code = |bytes: u16| bytes.max(1).ilog2() as u8;
+        let set_up = PvcSetUp {
+            front: Front { modulo: self.modulo, qualifier: false, delivery: false, channel: CHANNEL },
+            status,
+            initiator: (&self.initiator.0, self.initiator.1),
+            responder: (&self.responder.0, self.responder.1),
+            windows: (self.sizes.window_in, self.sizes.window_out),
+            packet_sizes: (code(self.sizes.packet_bytes_in), code(self.sizes.packet_bytes_out)),
+        };
+        let mut bytes = vec![0; set_up.length()];
+        set_up.write(&mut bytes);
+        bytes
+    }
+
+    /// Whether the initiator's wish is this circuit.
+    fn judge(&self, asked: &PvcSetUp<'_>) -> PvcStatus {
+        let is_same = |name: &[u8], own: &[u8]| name.eq_ignore_ascii_case(own);
+        if asked.status != PvcStatus::OK {
+            return PvcStatus::PROTOCOL_ERROR;
+        }
+        if !is_same(asked.responder.0, &self.responder.0) {
+            return PvcStatus::NO_INTERFACE;
+        }
+        if asked.responder.1 != self.responder.1 {
+            return PvcStatus::NO_PVC;
+        }
+        if asked.initiator.1 != self.initiator.1 || !is_same(asked.initiator.0, &self.initiator.0) {
+            return PvcStatus::MISMATCH;
+        }
+        // What comes in there goes out here.
+        let code = |bytes: u16| bytes.max(1).ilog2() as u8;
+        let Sizes { packet_bytes_out, packet_bytes_in, window_out, window_in } = self.sizes;
+        let fits = asked.windows == (window_out, window_in)
+            && asked.packet_sizes == (code(packet_bytes_out), code(packet_bytes_in));
+        if fits { PvcStatus::OK } else { PvcStatus::FLOW_MISMATCH }
+    }
+}
+
+/// How a permanent circuit stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum PvcState {
+    /// The connection is for calls.
+    None,
+    /// We have asked.
+    Asked(Pvc),
+    /// The peer may ask.
+    Expected(Pvc),
+    /// It is there.
+    Up,
+    /// It was refused.
+    Refused(PvcStatus),
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Xot {
+    config: Config,
+    layer: Layer,
+    /// Who is called does not know the modulo before.
+    is_settled: bool,
+    stream: Rope,
+    pvc: PvcState,
+    ahead: VecDeque<Rope>,
+    is_broken: bool,
+    counters: Counters,
+}
+
+impl Xot {
+    /// A connection on which this end calls. Of `config` the sizes, bounds and timers are taken.
+    pub fn calling(config: Config) -> Xot {
+        let mut xot = Xot::called(config);
+        xot.is_settled = true;
+        xot
+    }
+
+    /// A connection on which the peer calls; the modulo is that of the call.
+    pub fn called(config: Config) -> Xot {
+        let channels = Channels { two_way: Some(CHANNEL..=CHANNEL), ..Channels::default() };
+        let config = Config { channels, role: Role::Dte, restarts: false, states_sizes: true, ..config };
+        Xot {
+            layer: Xot::layer(&config),
+            config,
+            is_settled: false,
+            stream: Rope::new(),
+            pvc: PvcState::None,
+            ahead: VecDeque::new(),
+            is_broken: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// A connection for a permanent circuit; who has connected initiates.
+    pub fn permanent(config: Config, pvc: Pvc, initiates: bool) -> Xot {
+        let channels = Channels { permanent: Some(CHANNEL..=CHANNEL), ..Channels::default() };
+        let mut xot = Xot::called(Config { modulo: pvc.modulo, default: pvc.sizes, ..config });
+        xot.config.channels = channels;
+        xot.layer = Layer::new(xot.config.clone());
+        xot.is_settled = true;
+        if initiates {
+            xot.ahead.push_back(pvc.set_up(PvcStatus::OK).into());
+        }
+        xot.pvc = if initiates { PvcState::Asked(pvc) } else { PvcState::Expected(pvc) };
+        xot
+    }
+
+    fn layer(config: &Config) -> Layer {
+        let mut layer = Layer::new(config.clone());
+        layer.indicate(Below::Up, Instant::ZERO);
+        // That calls can be made goes without saying.
+        layer.poll_up();
+        layer
+    }
+
+    /// Whether the peer broke the framing: the connection has to be closed.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Why a permanent circuit was refused: the connection has to be closed.
+    pub fn refusal(&self) -> Option<PvcStatus> {
+        match self.pvc {
+            PvcState::Refused(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The packet layer, to look at.
+    pub fn packet_layer(&self) -> &Layer {
+        &self.layer
+    }
+
+    /// What it saw.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// From the host; the channel is always [`CHANNEL`].
+    pub fn request(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
+        if matches!(request, Request::Restart(_)) {
+            return Err(Misuse::State);
+        }
+        self.layer.request(request, now)
+    }
+
+    /// Bytes of the stream, cut anywhere.
+    pub fn indicate(&mut self, bytes: Rope, now: Instant) {
+        if self.is_broken {
+            return;
+        }
+        self.stream.append(bytes);
+        loop {
+            let mut front = [0; xot::HEADER_BYTES];
+            let count = self.stream.copy_to(0, &mut front);
+            let bytes = match xot::Header::read(&front[..count]) {
+                Ok((header, _)) => usize::from(header.packet_bytes),
+                Err(Malformed::Truncated) => return,
+                Err(_) => {
+                    self.is_broken = true;
+                    self.counters.broken += 1;
+                    self.stream = Rope::new();
+                    self.layer.indicate(Below::Down, now);
+                    return;
+                }
+            };
+            if self.stream.len() < xot::HEADER_BYTES + bytes {
+                return;
+            }
+            self.stream.skip(xot::HEADER_BYTES);
+            let packet = self.stream.split_to(bytes);
+            self.on_packet(packet, now);
+        }
+    }
+
+    /// The connection is closed.
+    pub fn closed(&mut self, now: Instant) {
+        self.layer.indicate(Below::Down, now);
+    }
+
+    /// What the host has not taken yet.
+    pub fn poll_up(&mut self) -> Option<Indication> {
+        self.layer.poll_up()
+    }
+
+    /// The next packet for the stream, with its header.
+    pub fn poll_down(&mut self) -> Option<Rope> {
+        let mut packet = self.ahead.pop_front().or_else(|| self.layer.poll_down())?;
+        let header = xot::Header { packet_bytes: packet.len() as u16 };
+        let mut bytes = [0; xot::HEADER_BYTES];
+        header.write(&mut bytes);
+        packet.prepend(&bytes);
+        Some(packet)
+    }
+
+    /// When [`Xot::timeout`] wants to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.layer.deadline()
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        self.layer.timeout(now);
+    }
+
+    fn on_packet(&mut self, mut packet: Rope, now: Instant) {
+        let mut bytes = [0; HEADER_BYTES_MAX];
+        let count = packet.copy_to(0, &mut bytes);
+        let Ok((front, used)) = Front::read(&bytes[..count]) else {
+            self.counters.discarded += 1;
+            return;
+        };
+        if bytes[2] == xot::PVC_SET_UP {
+            return self.on_set_up(packet, now);
+        }
+        let kind = Header::read(&bytes[..count]).map(|(header, _)| header.kind);
+        let is_local = matches!(
+            kind,
+            Ok(Kind::RestartRequest
+                | Kind::RestartConfirmation
+                | Kind::Reject(_)
+                | Kind::Diagnostic
+                | Kind::RegistrationRequest
+                | Kind::RegistrationConfirmation)
+        );
+        // §6.1: before a call, a type that is none is discarded.
+        let is_early = !self.is_settled && kind != Ok(Kind::CallRequest);
+        let waits = matches!(self.pvc, PvcState::Asked(_) | PvcState::Expected(_) | PvcState::Refused(_));
+        if is_local || is_early || waits {
+            self.counters.discarded += 1;
+            return;
+        }
+        if !self.is_settled {
+            self.is_settled = true;
+            if front.modulo != self.config.modulo {
+                self.settle(front.modulo);
+            }
+        }
+        if front.modulo != self.config.modulo {
+            self.counters.wrong_modulo += 1;
+            return;
+        }
+        packet.skip(used);
+        packet.prepend(&Front { channel: CHANNEL, ..front }.bytes());
+        self.layer.indicate(Below::Data(packet), now);
+    }
+
+    fn settle(&mut self, modulo: Modulo) {
+        self.config.modulo = modulo;
+        let window = modulo.mask();
+        self.config.window_max = self.config.window_max.min(window);
+        self.config.default.window_in = self.config.default.window_in.min(window);
+        self.config.default.window_out = self.config.default.window_out.min(window);
+        self.layer = Xot::layer(&self.config);
+    }
+
+    fn on_set_up(&mut self, packet: Rope, now: Instant) {
+        if packet.len() > SET_UP_BYTES_MAX {
+            self.counters.discarded += 1;
+            return;
+        }
+        let bytes = packet.into_bytes();
+        let read = PvcSetUp::read(&bytes);
+        match (core::mem::replace(&mut self.pvc, PvcState::None), read) {
+            (PvcState::Asked(_), Ok((answer, _))) if answer.status == PvcStatus::OK => self.pvc_is_up(now),
+            (PvcState::Asked(_), Ok((answer, _))) => self.pvc = PvcState::Refused(answer.status),
+            (PvcState::Asked(_), Err(_)) => self.pvc = PvcState::Refused(PvcStatus::PROTOCOL_ERROR),
+            (PvcState::Expected(pvc), read) => {
+                let status = read.map_or(PvcStatus::PROTOCOL_ERROR, |(asked, _)| pvc.judge(&asked));
+                self.ahead.push_back(pvc.set_up(status).into());
+                if status == PvcStatus::OK {
+                    self.pvc_is_up(now);
+                } else {
+                    self.pvc = PvcState::Refused(status);
+                }
+            }
+            (other, _) => {
+                self.pvc = other;
+                self.counters.discarded += 1;
+            }
+        }
+    }
+
+    /// §6.5: both ends begin with a reset.
+    fn pvc_is_up(&mut self, now: Instant) {
+        self.pvc = PvcState::Up;
+        self.layer.indicate(Below::Up, now);
+        let cause = Cause { cause: 0, diagnostic: Some(diagnostic::NONE) };
+        self.layer
+            .request(Request::Reset { channel: CHANNEL, cause }, now)
+            .expect("a permanent circuit that is up");
+    }
+}
