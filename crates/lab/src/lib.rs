@@ -26,6 +26,7 @@
 
 pub mod bench;
 pub mod chart;
+pub mod engine;
 pub mod environment;
 pub mod limits;
 pub mod load;

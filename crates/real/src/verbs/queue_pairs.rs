@@ -850,7 +850,8 @@ impl Board {
     /// sent before that counts first, as it does for programs that were made for InfiniBand.
     pub(super) fn on_abandoned(&mut self, qp: u32, now: Instant) {
         let seat = self.qps.entries.get(&qp).and_then(|entry| entry.seat.as_ref());
-        let patience = seat.and_then(|seat| seat.patience).map_or(ABANDONED, |patience| patience.min(ABANDONED));
+        let patience =
+            seat.and_then(|seat| seat.patience).map_or(ABANDONED, |patience| patience.min(ABANDONED));
         self.qps.alarms.push(Reverse((now + patience, Alarm::Abandoned(qp))));
     }
 

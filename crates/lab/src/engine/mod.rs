@@ -1,0 +1,18 @@
+//! The engine: from a plan to a report, each stage a file that the next one reads.
+//!
+//! ```text
+//! plan → sweep → trial → record → summary → figures → report
+//! ```
+//!
+//! Plan      what is asked, of which points, how often, from which seeds.
+//! Trial     a [`Question`] is asked once, of one [`Point`], with one seed, in virtual or in real time. It knows nothing of plans.
+//! Record    one line of JSON ([`Record`]): all that later stages know.
+//! Exact     in virtual time the same key gives the same line, on any machine and in any order; so it is made once.
+
+pub mod point;
+pub mod question;
+pub mod record;
+
+pub use point::{Point, Value};
+pub use question::{Failure, Metric, Metrics, Parameter, Question, Time};
+pub use record::Record;
