@@ -4,7 +4,7 @@
 //!           each decade. A point without data ends its line.
 //! Limits    a vertical axis that is not logarithmic begins at zero: differences of a percent are for the table beside it.
 
-use crate::reproduce::Figure;
+use crate::reproduce::{Curve, Figure};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
@@ -56,34 +56,56 @@ impl Axis {
 const ACROSS: (f64, f64) = (LEFT, WIDTH - RIGHT);
 const UPWARDS: (f64, f64) = (HEIGHT - BOTTOM, TOP);
 
+/// Curves under a title, with what their axes show.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
+    /// What it shows.
+    pub title: &'a str,
+    /// What goes across.
+    pub x: &'a str,
+    /// What goes up.
+    pub y: &'a str,
+    /// The curves.
+    pub curves: &'a [Curve],
+}
+
+impl<'a> From<&'a Figure> for Lines<'a> {
+    fn from(figure: &'a Figure) -> Lines<'a> {
+        Lines { title: &figure.title, x: figure.x, y: figure.y, curves: &figure.curves }
+    }
+}
+
 /// Draws a figure.
-pub fn svg(figure: &Figure) -> String {
+pub fn svg<'a>(figure: impl Into<Lines<'a>>) -> String {
+    let figure = figure.into();
     let points = || figure.curves.iter().flat_map(|curve| &curve.points);
     let x = Axis::linear(points().map(|(x, _)| *x), ACROSS);
     draw(figure, &x, &Axis::linear(points().filter_map(|(_, y)| *y), UPWARDS))
 }
 
 /// Draws a figure whose curves span decades: both axes are logarithmic, and all figures positive.
-pub fn svg_log(figure: &Figure) -> String {
+pub fn svg_log<'a>(figure: impl Into<Lines<'a>>) -> String {
+    let figure = figure.into();
     let points = || figure.curves.iter().flat_map(|curve| &curve.points);
     let x = Axis::log(points().map(|(x, _)| *x), ACROSS);
     draw(figure, &x, &Axis::log(points().filter_map(|(_, y)| *y), UPWARDS))
 }
 
 /// Draws a figure whose places span decades: its horizontal axis is logarithmic.
-pub fn svg_log_x(figure: &Figure) -> String {
+pub fn svg_log_x<'a>(figure: impl Into<Lines<'a>>) -> String {
+    let figure = figure.into();
     let points = || figure.curves.iter().flat_map(|curve| &curve.points);
     let x = Axis::log(points().map(|(x, _)| *x), ACROSS);
     draw(figure, &x, &Axis::linear(points().filter_map(|(_, y)| *y), UPWARDS))
 }
 
-fn draw(figure: &Figure, x: &Axis, y: &Axis) -> String {
+fn draw(figure: Lines<'_>, x: &Axis, y: &Axis) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
     );
     let mut add = |line: String| writeln!(text, "{line}").expect("a string takes all");
-    add(format!("<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}</text>", plain(&figure.title)));
+    add(format!("<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}</text>", plain(figure.title)));
     let (right, bottom) = (x.page.1, y.page.0);
     for mark in &y.marks {
         let at = y.at(*mark);
@@ -144,14 +166,13 @@ fn steps(step: f64, end: f64) -> impl Iterator<Item = f64> {
 }
 
 /// Text without what XML would read.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::Curve;
 
     #[test]
     fn a_point_without_data_ends_its_line() {

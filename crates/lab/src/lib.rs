@@ -28,6 +28,7 @@ pub mod bench;
 pub mod chart;
 pub mod engine;
 pub mod environment;
+pub mod heat;
 pub mod limits;
 pub mod load;
 pub mod messages;

@@ -1,7 +1,7 @@
 //! Throughput over message length and socket buffers: the map of paper \[2\], figures 3 to 6 and 8.
 
 use super::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
-use crate::table::Table;
+use crate::heat::{self, Heat, Scale};
 use kiban_stack::tcp;
 use serde::Serialize;
 use std::fmt::Write;
@@ -127,95 +127,34 @@ impl Map {
 
     /// As a picture of the form SVG.
     pub fn svg(&self) -> String {
-        const SIDE: usize = 44;
-        const MARGIN: usize = 64;
-        let (width, height) =
-            (MARGIN + SIDE * self.messages.len() + 8, MARGIN + SIDE * self.buffers.len() / 2);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
-             font-size=\"11\">\n<text x=\"8\" y=\"16\">Mbit/s under {}: message (across) and socket buffers (down), \
-             bytes</text>\n",
-            self.profile
-        );
-        for (column, message) in self.messages.iter().enumerate() {
-            let x = MARGIN + SIDE * column + SIDE / 2;
-            let _ = writeln!(svg, "<text x=\"{x}\" y=\"36\" text-anchor=\"middle\">{message}</text>");
-        }
-        for (row, buffer) in self.buffers.iter().enumerate() {
-            let y = 44 + SIDE / 2 * row;
-            let _ = writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{buffer}</text>",
-                MARGIN - 6,
-                y + 15
-            );
-            for (column, cell) in self.cells[row].iter().enumerate() {
-                let x = MARGIN + SIDE * column;
-                // Light is fast; the text stands out on both.
-                let share = (cell.mbps / 60.0).clamp(0.0, 1.0);
-                let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
-                let ink = if share < 0.35 { "white" } else { "black" };
-                let _ = writeln!(
-                    svg,
-                    "<rect x=\"{x}\" y=\"{y}\" width=\"{SIDE}\" height=\"{}\" fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/>\
-                     <text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{ink}\">{:.1}</text>",
-                    SIDE / 2,
-                    x + SIDE / 2,
-                    y + 15,
-                    cell.mbps
-                );
-            }
-        }
-        svg + "</svg>\n"
+        self.heat()
+            .svg(&format!("Mbit/s under {}: message (across) and socket buffers (down), bytes", self.profile))
     }
 
-    /// A map with more messages than a line is wide: messages go down.
-    fn down(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let title = format!(
-            "{}: Mbit/s under {}, message down, socket buffers across, bytes",
-            self.name, self.profile
-        );
-        let mut table = self
-            .buffers
-            .iter()
-            .fold(Table::new(title).numbers(""), |table, buffer| table.numbers(&buffer.to_string()));
-        for (column, message) in self.messages.iter().enumerate() {
-            let rates = self.cells.iter().map(|row| shaded(row[column].mbps));
-            table.row(std::iter::once(message.to_string()).chain(rates));
+    fn heat(&self) -> Heat {
+        Heat {
+            columns: self.messages.iter().map(usize::to_string).collect(),
+            rows: self.buffers.iter().map(u32::to_string).collect(),
+            cells: self.cells.iter().map(|row| row.iter().map(|cell| Some(cell.mbps)).collect()).collect(),
+            scale: Scale {
+                dark: 0.0,
+                light: 60.0,
+                shades: SHADES.to_vec(),
+                digits: 1,
+                unit: "Mbit/s".to_owned(),
+            },
         }
-        table.remark(legend());
-        write!(f, "{table}")
     }
 }
 
-fn shaded(mbps: f64) -> String {
-    let (_, shade) = SHADES.iter().find(|(least, _)| mbps >= *least).unwrap_or(&SHADES[SHADES.len() - 1]);
-    format!("{shade}{mbps:5.1}")
-}
-
-fn legend() -> String {
-    let words = SHADES.iter().map(|(least, shade)| format!("{shade} from {least}"));
-    format!("{} Mbit/s on", words.collect::<Vec<_>>().join(", "))
-}
-
-/// For people: numbers with a shade before each.
+/// For people: numbers with a shade before each. A map with more messages than a line is wide has them go down.
 impl std::fmt::Display for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.messages.len() > 13 {
-            return self.down(f);
-        }
-        let title = format!(
-            "{}: Mbit/s under {}, socket buffers down, message across, bytes",
-            self.name, self.profile
-        );
-        let mut table = self
-            .messages
-            .iter()
-            .fold(Table::new(title).numbers(""), |table, message| table.numbers(&message.to_string()));
-        for (buffer, row) in self.buffers.iter().zip(&self.cells) {
-            table.row(std::iter::once(buffer.to_string()).chain(row.iter().map(|cell| shaded(cell.mbps))));
-        }
-        table.remark(legend());
-        write!(f, "{table}")
+        let (heat, places) = if self.messages.len() > heat::COLUMNS_MAX {
+            (self.heat().turned(), "message down, socket buffers across")
+        } else {
+            (self.heat(), "socket buffers down, message across")
+        };
+        write!(f, "{}", heat.table(&format!("{}: Mbit/s under {}, {places}, bytes", self.name, self.profile)))
     }
 }
