@@ -9,10 +9,26 @@
 //! Record    one line of JSON ([`Record`]): all that later stages know.
 //! Exact     in virtual time the same key gives the same line, on any machine and in any order; so it is made once.
 
+pub mod figures;
+pub mod key;
+pub mod plan;
 pub mod point;
 pub mod question;
+pub mod questions;
 pub mod record;
+pub mod report;
+pub mod shard;
+pub mod store;
+pub mod summary;
+pub mod sweep;
 
+pub use figures::{Figures, Picture};
+pub use plan::{Mistake, Plan, Trial};
 pub use point::{Point, Value};
 pub use question::{Failure, Metric, Metrics, Parameter, Question, Time};
 pub use record::Record;
+pub use report::Report;
+pub use shard::Shard;
+pub use store::{Broken, Cache, Manifest, Merged, Records, Run, StoreError, merge};
+pub use summary::Summary;
+pub use sweep::{Options, Outcome, sweep};

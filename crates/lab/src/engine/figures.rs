@@ -1,0 +1,198 @@
+//! Figures of a summary: medians as maps or as curves, each as a picture and as text.
+//!
+//! Map       two parameters of numbers that vary: the one with the earlier name goes down, the other across. Of more than two,
+//!           the two with the most values; everything else that varies makes a map for each of its combinations.
+//! Curves    one parameter of numbers that varies: a curve for each combination of the words and flags that do.
+//! Limits    at most [`PICTURES_MAX`] pictures a metric, and [`CURVES_MAX`] curves a picture; what is more is counted, and stands
+//!           in the summary's table. A horizontal axis over two decades or more is logarithmic.
+//! Left out  intervals: they are in the table.
+
+use super::point::{Point, Value};
+use super::question::Metric;
+use super::summary::{Row, Summary, order};
+use crate::chart::{self, Lines};
+use crate::heat::{self, Heat, Scale};
+use crate::reproduce::Curve;
+use crate::table::{Table, figure};
+use std::collections::BTreeMap;
+
+/// So many pictures a metric.
+pub const PICTURES_MAX: usize = 64;
+/// So many curves a picture.
+pub const CURVES_MAX: usize = 7;
+
+/// A figure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Picture {
+    /// Its name, good for a file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Of which metric.
+    pub metric: String,
+    /// As SVG.
+    pub svg: String,
+    /// As a table for people.
+    pub text: String,
+}
+
+/// All figures, and how many pictures were left out.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Figures {
+    /// The pictures: the question's first metric first.
+    pub pictures: Vec<Picture>,
+    /// Pictures that were too many.
+    pub left_out: usize,
+}
+
+/// Draws a summary; units and the order of the metrics come from the question, where it is known.
+pub fn draw(summary: &Summary, metrics: &[Metric]) -> Figures {
+    let numbers =
+        |values: &[Value]| values.iter().all(|value| matches!(value, Value::Count(_) | Value::Figure(_)));
+    let mut axes: Vec<(&String, &Vec<Value>)> =
+        summary.varying.iter().filter(|(_, values)| numbers(values)).collect();
+    axes.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
+    axes.truncate(2);
+    axes.sort_by_key(|(name, _)| *name);
+    let known = metrics.iter().map(|metric| metric.name);
+    let unknown = summary.metrics.iter().map(String::as_str);
+    let unknown = unknown.filter(|name| !metrics.iter().any(|metric| metric.name == *name));
+    let mut figures = Figures::default();
+    for name in known.chain(unknown).filter(|name| summary.metrics.contains(*name)) {
+        let unit = metrics.iter().find(|metric| metric.name == name).map_or("", |metric| metric.unit);
+        let metric = Drawn { name, unit };
+        let mut drawn = match axes[..] {
+            [down, across] => maps(summary, metric, down, across),
+            [across] => curves(summary, metric, across.0),
+            _ => Vec::new(),
+        };
+        figures.left_out += drawn.len().saturating_sub(PICTURES_MAX);
+        drawn.truncate(PICTURES_MAX);
+        let many = drawn.len() > 1;
+        for (place, (title, svg, text)) in drawn.into_iter().enumerate() {
+            let number = if many { format!("-{:02}", place + 1) } else { String::new() };
+            let name = format!("{name}{number}");
+            figures.pictures.push(Picture { name, title, metric: metric.name.to_owned(), svg, text });
+        }
+    }
+    figures
+}
+
+#[derive(Clone, Copy)]
+struct Drawn<'a> {
+    name: &'a str,
+    unit: &'a str,
+}
+
+impl Drawn<'_> {
+    fn head(self) -> String {
+        if self.unit.is_empty() { self.name.to_owned() } else { format!("{}, {}", self.name, self.unit) }
+    }
+
+    fn median(self, row: &Row) -> Option<f64> {
+        row.metrics.get(self.name).map(|spread| spread.median)
+    }
+}
+
+/// Title, SVG, text.
+type Sheet = (String, String, String);
+
+/// Rows by what they have besides some parameters, of what varies.
+fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row>)> {
+    let mut panels: BTreeMap<String, (Point, Vec<&Row>)> = BTreeMap::new();
+    let mut names = Vec::new();
+    for row in &summary.rows {
+        let rest = row
+            .point
+            .0
+            .iter()
+            .filter(|(name, _)| summary.varying.contains_key(*name) && !axes.contains(name));
+        let rest: Point = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let name = rest.to_string();
+        let panel = panels.entry(name.clone()).or_insert_with(|| {
+            names.push(name);
+            (rest, Vec::new())
+        });
+        panel.1.push(row);
+    }
+    // Rows stand in the order of their values, and so do the panels.
+    names.iter().filter_map(|name| panels.remove(name)).collect()
+}
+
+fn among(rest: &Point) -> String {
+    if rest.0.is_empty() { String::new() } else { format!(" ({rest})") }
+}
+
+fn maps(
+    summary: &Summary,
+    metric: Drawn<'_>,
+    (down, rows): (&String, &Vec<Value>),
+    (across, columns): (&String, &Vec<Value>),
+) -> Vec<Sheet> {
+    let place = |values: &[Value], value: Option<&Value>| {
+        value.and_then(|value| values.binary_search_by(|other| order(other, value)).ok())
+    };
+    // All maps of a metric have one scale, so that they can be compared.
+    let scale = Scale::over(summary.rows.iter().filter_map(|row| metric.median(row)), metric.unit);
+    let map = |(rest, panel): (Point, Vec<&Row>)| {
+        let mut cells = vec![vec![None; columns.len()]; rows.len()];
+        for row in panel {
+            let at = place(rows, row.point.get(down)).zip(place(columns, row.point.get(across)));
+            if let Some((row_at, column_at)) = at {
+                cells[row_at][column_at] = metric.median(row);
+            }
+        }
+        let heads = |values: &[Value]| values.iter().map(Value::to_string).collect();
+        let heat = Heat { columns: heads(columns), rows: heads(rows), cells, scale: scale.clone() };
+        let title = |down: &str, across: &str| {
+            format!("{}: {}, {down} down, {across} across{}", summary.question, metric.head(), among(&rest))
+        };
+        let caption = title(down, across);
+        let text = if columns.len() > heat::COLUMNS_MAX && rows.len() < columns.len() {
+            heat.turned().table(&title(across, down))
+        } else {
+            heat.table(&caption)
+        };
+        (caption.clone(), heat.svg(&caption), text.to_string())
+    };
+    panels(summary, &[down, across]).into_iter().map(map).collect()
+}
+
+fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
+    let curve = |(rest, panel): (Point, Vec<&Row>)| {
+        let points = panel.iter().filter_map(|row| Some((row.point.figure(across)?, metric.median(row))));
+        let name = if rest.0.is_empty() { metric.name.to_owned() } else { rest.to_string() };
+        Curve { name, points: points.collect() }
+    };
+    let curves: Vec<Curve> = panels(summary, &[across]).into_iter().map(curve).collect();
+    let sheet = |curves: &[Curve]| {
+        let title = format!("{}: {} by {across}", summary.question, metric.head());
+        let head = metric.head();
+        let lines = Lines { title: &title, x: across, y: &head, curves };
+        let places = || curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
+        let (least, most) = (places().fold(f64::INFINITY, f64::min), places().fold(0.0, f64::max));
+        let svg =
+            if least > 0.0 && most / least >= 100.0 { chart::svg_log_x(lines) } else { chart::svg(lines) };
+        (title.clone(), svg, table(lines).to_string())
+    };
+    curves.chunks(CURVES_MAX).map(sheet).collect()
+}
+
+fn table(lines: Lines<'_>) -> Table {
+    let heads = lines
+        .curves
+        .iter()
+        .fold(Table::new(lines.title).numbers(lines.x), |table, curve| table.numbers(&curve.name));
+    let mut table = heads;
+    let mut places: Vec<f64> = lines.curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    for x in places {
+        let value = |curve: &Curve| {
+            let point = curve.points.iter().find(|(at, _)| *at == x);
+            point.and_then(|(_, y)| *y).map_or("-".to_owned(), figure)
+        };
+        table.row(std::iter::once(x.to_string()).chain(lines.curves.iter().map(value)));
+    }
+    table
+}

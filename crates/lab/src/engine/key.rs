@@ -1,0 +1,55 @@
+//! By what a trial is known: SHA-256 over what decides its result.
+//!
+//! Form      the hash, in hexadecimal, of one JSON object without blanks, its names in alphabetical order: `point`,
+//!           `question`, `repetition` (in real time alone), `seed`, `version`.
+//! Exact     in virtual time the same key is the same record. In real time two repetitions are two trials.
+//! Limits    the version is that of the release: two builds of one release with different code have the same keys. A sweep
+//!           that finds records therefore makes one of them again and compares ([`super::sweep`]).
+
+use super::point::Point;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// This kiban's version, as records have it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The fields stand in the order in which they are hashed.
+#[derive(Serialize)]
+struct Content<'a> {
+    point: &'a Point,
+    question: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repetition: Option<u32>,
+    seed: u64,
+    version: &'a str,
+}
+
+/// The key of a trial: 64 hexadecimal digits. `repetition` is for real time alone.
+pub fn key(question: &str, version: &str, point: &Point, seed: u64, repetition: Option<u32>) -> String {
+    let content = Content { point, question, repetition, seed, version };
+    let text = serde_json::to_vec(&content).expect("values are plain");
+    Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Value;
+
+    /// The expected hashes are those of sha256sum over the text in the comment.
+    #[test]
+    fn a_key_is_the_hash_of_its_canonical_text() {
+        let point: Point =
+            [("message_bytes", Value::Count(4000)), ("delay_ms", Value::Figure(0.5))].into_iter().collect();
+        // {"point":{"delay_ms":0.5,"message_bytes":4000},"question":"q","seed":7,"version":"0.1.0"}
+        let expected = "ed2f3955ef21903f109dae5d2be1740d994086f3952bff7cfa59a130e99d83fb";
+        assert_eq!(key("q", "0.1.0", &point, 7, None), expected);
+        // {"point":{"delay_ms":0.5,"message_bytes":4000},"question":"q","repetition":2,"seed":7,"version":"0.1.0"}
+        let expected = "5530bdc24b48d8459cc1e14590e0612e0fc12db03d51b6040b4c8e75f5ba089d";
+        assert_eq!(key("q", "0.1.0", &point, 7, Some(2)), expected);
+    }
+}

@@ -1,0 +1,457 @@
+//! Plans: what is asked, of which points, how often, from which seeds.
+//!
+//! Goal      a sweep is one small file that a person writes; every mistake in it is said before anything runs, with its line.
+//! Form      TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`, each of which is one value, a list,
+//!           `{ from, to, step }` or `{ from, to, times }`. What is not said has the question's default.
+//! Order     parameters by their names, the last one fastest; then seeds, then repetitions, which are the fastest of all.
+//! Limits    a range has at most [`VALUES_MAX`] values. All values stand in the plan, trials are numbers until they are made.
+//! Left out  points that are chosen from results: a plan is known before it runs.
+
+use super::point::{Point, Value};
+use super::question::{Failure, Parameter, Question, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Values that a range may have.
+pub const VALUES_MAX: usize = 100_000;
+
+/// So many impossible points are named.
+const NAMED_MAX: usize = 5;
+
+/// A plan, with all values written out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The question's name.
+    pub question: String,
+    /// How often each point is tried with each seed; more than once in real time only.
+    pub repetitions: u32,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// All parameters of the question, each with the values that it takes.
+    pub parameters: BTreeMap<String, Vec<Value>>,
+}
+
+/// One trial of a plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trial {
+    /// What it is made with.
+    pub point: Point,
+    /// Its seed.
+    pub seed: u64,
+    /// The how manieth with that seed, from 0.
+    pub repetition: u32,
+}
+
+/// Something that is wrong in a plan.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Mistake {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl Plan {
+    /// Reads a plan for one of `questions`.
+    ///
+    /// # Errors
+    /// All mistakes, in the order of their lines.
+    pub fn read(text: &str, questions: &[&dyn Question]) -> Result<Plan, Vec<Mistake>> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line(text, span.start));
+            vec![Mistake { line, what: error.message().to_owned() }]
+        })?;
+        let mut reader = Reader { text, mistakes: Vec::new() };
+        let plan = reader.plan(table.get_ref(), questions);
+        reader.mistakes.sort();
+        match plan {
+            Some(plan) if reader.mistakes.is_empty() => Ok(plan),
+            _ => Err(reader.mistakes),
+        }
+    }
+
+    /// How many points there are.
+    pub fn points(&self) -> u64 {
+        self.parameters.values().map(|values| values.len() as u64).product()
+    }
+
+    /// How many trials there are.
+    pub fn trials(&self) -> u64 {
+        self.points() * self.seeds.len() as u64 * u64::from(self.repetitions)
+    }
+
+    /// The trial of a number below [`Plan::trials`].
+    pub fn trial(&self, number: u64) -> Trial {
+        let mut rest = number;
+        let mut digit = |base: usize| {
+            let digit = rest % base as u64;
+            rest /= base as u64;
+            digit as usize
+        };
+        let repetition = digit(self.repetitions as usize) as u32;
+        let seed = self.seeds[digit(self.seeds.len())];
+        let last_first = self.parameters.iter().rev();
+        let point = last_first.map(|(name, values)| (name.clone(), values[digit(values.len())].clone()));
+        Trial { point: point.collect(), seed, repetition }
+    }
+
+    /// Whether a trial is one of it.
+    pub fn has(&self, point: &Point, seed: u64, repetition: u32) -> bool {
+        let said = |(name, values): (&String, &Vec<Value>)| {
+            point.get(name).is_some_and(|value| values.contains(value))
+        };
+        repetition < self.repetitions
+            && self.seeds.contains(&seed)
+            && point.0.len() == self.parameters.len()
+            && self.parameters.iter().all(said)
+    }
+
+    /// Whether every point can be tried.
+    ///
+    /// # Errors
+    /// The first impossible points with what is wrong with them, and how many there are.
+    pub fn judge(&self, question: &dyn Question) -> Result<(), String> {
+        let repeats = self.seeds.len() as u64 * u64::from(self.repetitions);
+        let judged = (0..self.points()).filter_map(|number| {
+            let point = self.trial(number * repeats).point;
+            let failure = question.judge(&point).err()?;
+            let (Failure::Impossible(why) | Failure::Lost(why)) = failure;
+            Some(format!("  {point}: {why}"))
+        });
+        let (mut named, mut count) = (Vec::new(), 0_u64);
+        for line in judged {
+            count += 1;
+            if named.len() < NAMED_MAX {
+                named.push(line);
+            }
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let more = if count > NAMED_MAX as u64 { "\n  …" } else { "" };
+        Err(format!("{count} of {} points are impossible:\n{}{more}", self.points(), named.join("\n")))
+    }
+
+    /// Wherein another plan differs; nothing if it does not.
+    pub fn difference(&self, other: &Plan) -> Option<String> {
+        let parameter = || {
+            let names: BTreeSet<&String> = self.parameters.keys().chain(other.parameters.keys()).collect();
+            names.into_iter().find(|name| self.parameters.get(*name) != other.parameters.get(*name))
+        };
+        if self.question != other.question {
+            Some("the question".to_owned())
+        } else if self.seeds != other.seeds {
+            Some("the seeds".to_owned())
+        } else if self.repetitions != other.repetitions {
+            Some("the repetitions".to_owned())
+        } else {
+            parameter().map(|name| format!("the parameter {name}"))
+        }
+    }
+}
+
+/// What a parameter's values are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Flag,
+    Count,
+    Figure,
+    Word,
+}
+
+impl Kind {
+    fn of(parameter: &Parameter) -> Kind {
+        match parameter.default {
+            Some(Value::Flag(_)) => Kind::Flag,
+            Some(Value::Count(_)) => Kind::Count,
+            Some(Value::Figure(_)) => Kind::Figure,
+            Some(Value::Word(_)) | None => Kind::Word,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Kind::Flag => "true or false",
+            Kind::Count => "a whole number from 0 on",
+            Kind::Figure => "a number",
+            Kind::Word => "a word in quotes",
+        }
+    }
+}
+
+type Key<'a> = Spanned<toml::de::DeString<'a>>;
+
+struct Reader<'a> {
+    text: &'a str,
+    mistakes: Vec<Mistake>,
+}
+
+/// How a plan may begin.
+const KEYS: [&str; 5] = ["question", "repetitions", "seed", "seeds", "parameters"];
+
+impl Reader<'_> {
+    fn say(&mut self, span: Range<usize>, what: String) {
+        self.mistakes.push(Mistake { line: line(self.text, span.start), what });
+    }
+
+    fn unknown(&mut self, key: &Key<'_>, what: &str, known: &[&str]) {
+        self.say(
+            key.span(),
+            format!("{what} '{}' is not known; {}", key.get_ref(), nearest(key.get_ref(), known)),
+        );
+    }
+
+    fn plan(&mut self, table: &DeTable<'_>, questions: &[&dyn Question]) -> Option<Plan> {
+        for key in table.keys().filter(|key| !KEYS.contains(&&**key.get_ref())) {
+            self.unknown(key, "the key", &KEYS);
+        }
+        let question = self.question(table, questions)?;
+        let plan = Plan {
+            question: question.name().to_owned(),
+            repetitions: self.repetitions(table, question),
+            seeds: self.seeds(table),
+            parameters: self.parameters(table, question),
+        };
+        let sizes =
+            plan.parameters.values().map(Vec::len).chain([plan.seeds.len(), plan.repetitions as usize]);
+        if sizes.map(|size| size as u64).try_fold(1, u64::checked_mul).is_none() {
+            self.say(0..0, "there are more trials than can be counted: take fewer values".to_owned());
+        }
+        Some(plan)
+    }
+
+    fn question<'q>(
+        &mut self,
+        table: &DeTable<'_>,
+        questions: &[&'q dyn Question],
+    ) -> Option<&'q dyn Question> {
+        let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();
+        let Some((_, value)) = entry(table, "question") else {
+            self.say(0..0, format!("the key 'question' is missing; {}", list(&names)));
+            return None;
+        };
+        let DeValue::String(name) = value.get_ref() else {
+            self.say(value.span(), "the question is a word in quotes".to_owned());
+            return None;
+        };
+        let found = questions.iter().find(|question| question.name() == &**name);
+        if found.is_none() {
+            self.say(value.span(), format!("the question '{name}' is not known; {}", nearest(name, &names)));
+        }
+        found.copied()
+    }
+
+    fn repetitions(&mut self, table: &DeTable<'_>, question: &dyn Question) -> u32 {
+        let Some((_, value)) = entry(table, "repetitions") else { return 1 };
+        let count = count(value.get_ref()).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+        if count == 0 {
+            self.say(value.span(), format!("repetitions are a whole number from 1 to {}", u32::MAX));
+        } else if count > 1 && question.time() == Time::Virtual {
+            let what = format!(
+                "{} is asked in virtual time, where a repetition gives the same figures: take several seeds, or repetitions = 1",
+                question.name()
+            );
+            self.say(value.span(), what);
+        }
+        count
+    }
+
+    fn seeds(&mut self, table: &DeTable<'_>) -> Vec<u64> {
+        let (one, many) = (entry(table, "seed"), entry(table, "seeds"));
+        if let (Some(_), Some((key, _))) = (one, many) {
+            self.say(key.span(), "there is a 'seed' as well: keep one of the two".to_owned());
+        }
+        let Some((key, value)) = many.or(one) else { return vec![1] };
+        let values = self.values(key.get_ref(), value, Kind::Count);
+        values
+            .into_iter()
+            .filter_map(|value| if let Value::Count(seed) = value { Some(seed) } else { None })
+            .collect()
+    }
+
+    fn parameters(&mut self, table: &DeTable<'_>, question: &dyn Question) -> BTreeMap<String, Vec<Value>> {
+        let empty = DeTable::default();
+        let said = match entry(table, "parameters") {
+            None => &empty,
+            Some((key, value)) => match value.get_ref() {
+                DeValue::Table(said) => said,
+                _ => {
+                    self.say(key.span(), "parameters are a table: [parameters]".to_owned());
+                    &empty
+                }
+            },
+        };
+        let names: Vec<&str> = question.parameters().iter().map(|parameter| parameter.name).collect();
+        for key in said.keys().filter(|key| !names.contains(&&**key.get_ref())) {
+            self.unknown(key, &format!("the parameter of {}", question.name()), &names);
+        }
+        let mut parameters = BTreeMap::new();
+        for parameter in question.parameters() {
+            let values = match (entry(said, parameter.name), &parameter.default) {
+                (Some((_, value)), _) => self.values(parameter.name, value, Kind::of(parameter)),
+                (None, Some(default)) => vec![default.clone()],
+                (None, None) => {
+                    let at = entry(table, "parameters").map_or(0..0, |(key, _)| key.span());
+                    self.say(at, format!("{} has to be said: {}", parameter.name, parameter.what));
+                    Vec::new()
+                }
+            };
+            parameters.insert(parameter.name.to_owned(), values);
+        }
+        parameters
+    }
+
+    /// One value, a list, or a range.
+    fn values(&mut self, name: &str, value: &Spanned<DeValue<'_>>, kind: Kind) -> Vec<Value> {
+        let values = match value.get_ref() {
+            DeValue::Array(list) => {
+                if list.is_empty() {
+                    self.say(value.span(), format!("{name} has no value: name at least one"));
+                }
+                list.iter().filter_map(|value| self.value(name, value, kind)).collect()
+            }
+            DeValue::Table(range) => self.range(name, value.span(), range, kind),
+            _ => self.value(name, value, kind).into_iter().collect(),
+        };
+        let texts: Vec<String> = values.iter().map(Value::to_string).collect();
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = texts.iter().find(|text| !seen.insert(*text)) {
+            self.say(value.span(), format!("{name} has the value {twice} more than once"));
+        }
+        values
+    }
+
+    fn value(&mut self, name: &str, value: &Spanned<DeValue<'_>>, kind: Kind) -> Option<Value> {
+        let found = match (kind, value.get_ref()) {
+            (Kind::Flag, DeValue::Boolean(flag)) => Some(Value::Flag(*flag)),
+            (Kind::Count, found) => count(found).map(Value::Count),
+            (Kind::Figure, found) => figure(found).map(Value::Figure),
+            (Kind::Word, DeValue::String(word)) => Some(Value::Word(word.to_string())),
+            _ => None,
+        };
+        if found.is_none() {
+            self.say(value.span(), format!("{name} is {}", kind.words()));
+        }
+        found
+    }
+
+    fn range(&mut self, name: &str, span: Range<usize>, range: &DeTable<'_>, kind: Kind) -> Vec<Value> {
+        const WORDS: [&str; 4] = ["from", "to", "step", "times"];
+        if matches!(kind, Kind::Flag | Kind::Word) {
+            self.say(
+                span,
+                format!("{name} is {}, of which there is no range: list the values", kind.words()),
+            );
+            return Vec::new();
+        }
+        for key in range.keys().filter(|key| !WORDS.contains(&&**key.get_ref())) {
+            self.unknown(key, &format!("in the range of {name}, the key"), &WORDS);
+        }
+        let end = |word| entry(range, word).and_then(|(_, value)| figure(value.get_ref()));
+        let values = match (end("from"), end("to"), end("step"), end("times")) {
+            (Some(from), Some(to), Some(step), None) => steps(from, to, step),
+            (Some(from), Some(to), None, Some(times)) => powers(from, to, times, kind),
+            _ => Err("a range is { from, to, step } or { from, to, times }, all of them numbers"),
+        };
+        let values = values.and_then(|figures| {
+            let values = figures.into_iter().map(|figure| match kind {
+                Kind::Count if figure < 0.0 || figure.fract() != 0.0 || figure > 2f64.powi(53) => {
+                    Err("the range leaves the whole numbers from 0 on")
+                }
+                Kind::Count => Ok(Value::Count(figure as u64)),
+                _ => Ok(Value::Figure(figure)),
+            });
+            values.collect()
+        });
+        values.unwrap_or_else(|what| {
+            self.say(span, format!("{name}: {what}"));
+            Vec::new()
+        })
+    }
+}
+
+fn entry<'t, 'a>(table: &'t DeTable<'a>, name: &str) -> Option<(&'t Key<'a>, &'t Spanned<DeValue<'a>>)> {
+    table.iter().find(|(key, _)| key.get_ref() == name)
+}
+
+fn count(value: &DeValue<'_>) -> Option<u64> {
+    let DeValue::Integer(integer) = value else { return None };
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+fn figure(value: &DeValue<'_>) -> Option<f64> {
+    let figure = match value {
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix()).ok()? as f64,
+        DeValue::Float(float) => float.as_str().parse().ok()?,
+        _ => return None,
+    };
+    figure.is_finite().then_some(figure)
+}
+
+const TOO_MANY: &str = "the range has more than 100,000 values: take longer steps";
+
+/// `from`, and so on by `step`, up to `to`.
+fn steps(from: f64, to: f64, step: f64) -> Result<Vec<f64>, &'static str> {
+    if step <= 0.0 || to < from {
+        return Err("a range goes upwards: 'to' is no less than 'from', and 'step' is more than 0");
+    }
+    // A last value that is missed by rounding alone is meant.
+    let count = ((to - from) / step + 1e-9).floor();
+    if count >= VALUES_MAX as f64 {
+        return Err(TOO_MANY);
+    }
+    Ok((0..=count as u64).map(|number| plain(from + number as f64 * step)).collect())
+}
+
+/// `from`, and so on by a factor, up to `to`; counts are rounded.
+fn powers(from: f64, to: f64, times: f64, kind: Kind) -> Result<Vec<f64>, &'static str> {
+    if times <= 1.0 || from <= 0.0 || to < from {
+        return Err("such a range grows: 'from' is more than 0, 'to' no less, and 'times' more than 1");
+    }
+    // A factor next to 1 would take for ever to get anywhere.
+    if (to / from).ln() / times.ln() >= VALUES_MAX as f64 {
+        return Err(TOO_MANY);
+    }
+    let (mut values, mut exact) = (Vec::new(), from);
+    while exact <= to * (1.0 + 1e-9) {
+        let value = if kind == Kind::Count { exact.round() } else { plain(exact) };
+        if values.last() != Some(&value) {
+            values.push(value);
+        }
+        exact *= times;
+    }
+    Ok(values)
+}
+
+/// With twelve digits: 0.3, where adding has made 0.30000000000000004 of it.
+fn plain(figure: f64) -> f64 {
+    format!("{figure:.11e}").parse().expect("a number was written")
+}
+
+/// The line of a place, from 1.
+fn line(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The known word that somebody may have meant, or all of them.
+pub(crate) fn nearest(word: &str, known: &[&str]) -> String {
+    let scores = known.iter().map(|other| (strsim::normalized_damerau_levenshtein(word, other), other));
+    match scores.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((score, other)) if score >= 0.5 => format!("did you mean '{other}'?"),
+        _ => list(known),
+    }
+}
+
+fn list(known: &[&str]) -> String {
+    format!("there are: {}", known.join(", "))
+}

@@ -1,0 +1,111 @@
+//! One point of paper \[1\]'s figures 6 and 7: sessions that share a board, by their windows.
+//!
+//! How       as `kiban reproduce atm-board` measures them: the board of 1995 with its modelled processor and memory, or ours as
+//!           it is.
+//! Moving    a point where some session moved nothing counts here, with their number; the paper has no data there.
+
+use super::{one_of, parameter, within};
+use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::reproduce::atm_board::config_1995;
+use crate::reproduce::flow::{Interval, measure};
+use kiban_sim::Plan;
+use kiban_sim::cost::BOARD_1995;
+use std::time::Duration;
+
+const BOARDS: [&str; 2] = ["1995", "today"];
+
+pub(super) struct AtmBoard {
+    parameters: Vec<Parameter>,
+}
+
+impl AtmBoard {
+    pub(super) fn new() -> AtmBoard {
+        let parameters = vec![
+            parameter("sessions", "streams at the same time, one way", Value::Count(1)),
+            parameter("window_kib", "window of each", Value::Count(16)),
+            parameter("board", "1995 (modelled) or today", Value::Word("1995".into())),
+            parameter("settle_milliseconds", "virtual time that passes before", Value::Count(1500)),
+            parameter("milliseconds", "virtual time that is measured", Value::Count(1000)),
+        ];
+        AtmBoard { parameters }
+    }
+}
+
+struct Asked {
+    plan: Plan,
+    sessions: usize,
+    interval: Interval,
+}
+
+impl Asked {
+    fn of(point: &Point) -> Result<Asked, Failure> {
+        let sessions = within(point, "sessions", 1, 1000)? as usize;
+        let window_bytes = (within(point, "window_kib", 1, 16 << 10)? as u32) << 10;
+        let plan = match one_of(point, "board", &BOARDS)? {
+            "1995" => BOARD_1995.plan(&config_1995(), window_bytes),
+            _ => Plan::with_window(window_bytes),
+        };
+        let interval = Interval {
+            settle: Duration::from_millis(within(point, "settle_milliseconds", 0, 3_600_000)?),
+            span: Duration::from_millis(within(point, "milliseconds", 1, 3_600_000)?),
+        };
+        Ok(Asked { plan, sessions, interval })
+    }
+}
+
+impl Question for AtmBoard {
+    fn name(&self) -> &'static str {
+        "atm-board"
+    }
+
+    fn what(&self) -> &'static str {
+        "How much do sessions move together that share an ATM board and its memory?"
+    }
+
+    fn time(&self) -> Time {
+        Time::Virtual
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &[
+            Metric {
+                name: "mbps",
+                what: "payload that the receiving program read, of all sessions",
+                unit: "Mbit/s",
+            },
+            Metric { name: "moving", what: "sessions that moved anything", unit: "sessions" },
+            Metric {
+                name: "busy_sender",
+                what: "part of the time that the sending processor worked",
+                unit: "",
+            },
+            Metric { name: "busy_receiver", what: "the same of the receiving one", unit: "" },
+        ]
+    }
+
+    fn judge(&self, point: &Point) -> Result<(), Failure> {
+        Asked::of(point).map(drop)
+    }
+
+    fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure> {
+        let Asked { plan, sessions, interval } = Asked::of(point)?;
+        let flow = measure(&Plan { seed, ..plan }, sessions, interval);
+        let [sender, receiver] = flow.busy;
+        let figures = [
+            ("mbps", flow.mbps),
+            ("moving", flow.moving as f64),
+            ("busy_sender", sender),
+            ("busy_receiver", receiver),
+        ];
+        let figures = figures.map(|(name, figure)| (name.to_owned(), figure)).into();
+        let evidence = serde_json::json!({
+            "writes_that_found_no_page": flow.page_waits.0,
+            "writers_in_line": flow.page_waits.1,
+        });
+        Ok(Metrics { figures, evidence })
+    }
+}

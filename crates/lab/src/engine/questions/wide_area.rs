@@ -1,0 +1,95 @@
+//! One cell of paper \[2\]'s map: a stream between two workstations of 1995 on an ATM switch.
+//!
+//! How       [`Experiment`], as `kiban reproduce wide-area-atm` runs it; other MTUs and intervals can be asked for as well.
+//! Limits    the seed changes nothing: the set-up has no chance in it.
+
+use super::{one_of, parameter, within};
+use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::reproduce::wide_area::hosts::Experiment;
+use crate::reproduce::wide_area::map::experiment;
+use kiban_stack::tcp::{Config, PROFILES};
+use std::time::Duration;
+
+pub(super) struct WideArea {
+    parameters: Vec<Parameter>,
+}
+
+impl WideArea {
+    pub(super) fn new() -> WideArea {
+        let parameters = vec![
+            parameter("message_bytes", "length of every write", Value::Count(4000)),
+            parameter("buffer_bytes", "both socket buffers of both hosts", Value::Count(8000)),
+            parameter("profile", "rules of TCP: modern, bsd43, solaris23", Value::Word("solaris23".into())),
+            parameter("mtu_bytes", "longest IP packet", Value::Count(9180)),
+            parameter(
+                "milliseconds",
+                "virtual time that is measured, after half a second",
+                Value::Count(2000),
+            ),
+        ];
+        WideArea { parameters }
+    }
+}
+
+struct Cell {
+    experiment: Experiment,
+    interval: Duration,
+}
+
+impl Cell {
+    fn of(point: &Point) -> Result<Cell, Failure> {
+        let message_bytes = within(point, "message_bytes", 1, 1 << 20)?;
+        let buffer_bytes = within(point, "buffer_bytes", 500, 1 << 18)?;
+        let mtu_bytes = within(point, "mtu_bytes", 576, 9180)?;
+        let milliseconds = within(point, "milliseconds", 1, 3_600_000)?;
+        let profile = one_of(point, "profile", &PROFILES)?;
+        let tcp = Config::profile(profile).expect("it is one of the profiles");
+        let experiment = Experiment {
+            mtu_bytes: mtu_bytes as usize,
+            ..experiment(&tcp, buffer_bytes as u32, message_bytes as usize)
+        };
+        Ok(Cell { experiment, interval: Duration::from_millis(milliseconds) })
+    }
+}
+
+impl Question for WideArea {
+    fn name(&self) -> &'static str {
+        "wide-area-atm"
+    }
+
+    fn what(&self) -> &'static str {
+        "How fast is a TCP stream between two workstations of 1995 on an ATM switch?"
+    }
+
+    fn time(&self) -> Time {
+        Time::Virtual
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &[
+            Metric { name: "mbps", what: "payload that the reader read", unit: "Mbit/s" },
+            Metric {
+                name: "waits_per_second",
+                what: "how often the writer waited for the reader's clock",
+                unit: "1/s",
+            },
+        ]
+    }
+
+    fn judge(&self, point: &Point) -> Result<(), Failure> {
+        Cell::of(point).map(drop)
+    }
+
+    fn trial(&self, point: &Point, _seed: u64) -> Result<Metrics, Failure> {
+        let Cell { experiment, interval } = Cell::of(point)?;
+        let outcome = experiment.run(interval, 0);
+        let waits = outcome.waits as f64 / interval.as_secs_f64();
+        let figures = [("mbps", outcome.mbps), ("waits_per_second", waits)];
+        let figures = figures.map(|(name, figure)| (name.to_owned(), figure)).into();
+        Ok(Metrics { figures, ..Metrics::default() })
+    }
+}

@@ -1,0 +1,104 @@
+//! A report of a run: a page for people, pictures, and the summary for machines.
+//!
+//! Files     `report.md`; `summary.json`; an SVG a figure. Each is written whole, and the same records give the same bytes.
+//! Left out  everything that is pretty: a kit that draws pages takes [`Report`], which has all that they show.
+
+use super::figures::{Figures, draw};
+use super::question::Metric;
+use super::store::{Manifest, Records, StoreError, pretty, put_whole};
+use super::summary::Summary;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// All that is said of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Of which plan, by which version.
+    pub manifest: Manifest,
+    /// Records that the plan asks for.
+    pub trials: u64,
+    /// Records that there are.
+    pub records: u64,
+    /// Lines that were skipped, as they are told.
+    pub broken: Vec<String>,
+    /// The figures' numbers.
+    pub summary: Summary,
+    /// The figures.
+    pub figures: Figures,
+}
+
+impl Report {
+    /// Of what a folder has; none if it has no record. `metrics` are the question's, where it is known.
+    ///
+    /// # Errors
+    /// Where the folder is none of a run, or cannot be read.
+    pub fn of(dir: &Path, metrics: &[Metric]) -> Result<Option<Report>, StoreError> {
+        let manifest = Manifest::read(dir)?;
+        let records = Records::read(dir, &manifest)?;
+        let broken = records.broken.iter().map(|broken| format!("line {}: {}", broken.line, broken.why));
+        let broken = broken.collect();
+        let count = records.lines.len() as u64;
+        let Some(summary) = Summary::of(records.in_order(&manifest)) else { return Ok(None) };
+        let figures = draw(&summary, metrics);
+        let trials = manifest.shard.count(manifest.plan.trials());
+        Ok(Some(Report { manifest, trials, records: count, broken, summary, figures }))
+    }
+
+    /// Writes the files into a folder; returns their paths, the page first.
+    ///
+    /// # Errors
+    /// Where they cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+        std::fs::create_dir_all(dir).map_err(|error| StoreError::Write(dir.to_owned(), error))?;
+        let page = (dir.join("report.md"), self.markdown().into_bytes());
+        let summary = (dir.join("summary.json"), pretty(&self.summary));
+        let pictures = self.figures.pictures.iter();
+        let pictures = pictures
+            .map(|picture| (dir.join(format!("{}.svg", picture.name)), picture.svg.clone().into_bytes()));
+        let files: Vec<(PathBuf, Vec<u8>)> = [page, summary].into_iter().chain(pictures).collect();
+        files.iter().try_for_each(|(path, bytes)| put_whole(path, bytes))?;
+        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// What a reader has to know before a figure.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.records < self.trials {
+            warnings.push(format!(
+                "{} of {} trials have a record: the run is not whole",
+                self.records, self.trials
+            ));
+        }
+        if !self.broken.is_empty() {
+            warnings.push(format!("{} lines were skipped: {}", self.broken.len(), self.broken.join("; ")));
+        }
+        let disturbed = self.summary.disturbed();
+        if disturbed > 0 {
+            warnings.push(format!("others used the machine during {disturbed} trials, in every try"));
+        }
+        if self.figures.left_out > 0 {
+            warnings.push(format!("{} pictures were left out, being too many", self.figures.left_out));
+        }
+        warnings
+    }
+
+    /// The page.
+    pub fn markdown(&self) -> String {
+        let Summary { question, version, .. } = &self.summary;
+        let time = if self.manifest.exact { "virtual time, exact" } else { "real time" };
+        let mut text = format!("# {question}\n\nkiban {version}, {time}, {} trials.\n", self.records);
+        let mut add = |line: String| writeln!(text, "{line}").expect("a string takes all");
+        for environment in &self.summary.environments {
+            add(format!("\nMade on: {environment}"));
+        }
+        for warning in self.warnings() {
+            add(format!("\n**{warning}**"));
+        }
+        for picture in &self.figures.pictures {
+            add(format!("\n## {}\n\n![{}]({}.svg)\n", picture.title, picture.title, picture.name));
+            add(format!("```text\n{}```", picture.text));
+        }
+        add(format!("\n## All points\n\n```text\n{}```", self.summary.table()));
+        text
+    }
+}

@@ -1,0 +1,467 @@
+//! What a sweep keeps: a folder for a run, and a cache that runs may share.
+//!
+//! Run       `run.json` says of what it is: plan, version, shard. `records.jsonl` grows by a line a trial, each written at
+//!           once: whatever ends the process, all lines before stay, and a run that goes on makes the rest.
+//! Broken    a line that is cut off, changed or of something else is named by its number and skipped; its trial is made again.
+//! Refused   a folder of another plan, version or shard, and one that another process is writing to.
+//! Cache     a record a file, by its key, put there by renaming: readers see it whole or not at all.
+//! Limits    a record survives the end of the process once it was written, and a loss of power once the run has ended; all keys
+//!           of a run are held in memory.
+
+use super::key::{VERSION, key};
+use super::plan::{Plan, Trial};
+use super::question::{Question, Time};
+use super::record::Record;
+use super::shard::Shard;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The form of `run.json` and `records.jsonl`.
+const FORMAT: u32 = 1;
+const RUN: &str = "run.json";
+const RECORDS: &str = "records.jsonl";
+
+/// Why a store cannot be used.
+#[derive(Debug)]
+pub enum StoreError {
+    /// It does not belong to what is asked; the text says what to do.
+    Mismatch(String),
+    /// Somebody else writes to it.
+    Busy(PathBuf),
+    /// It cannot be read.
+    Read(PathBuf, io::Error),
+    /// It cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Mismatch(what) => f.write_str(what),
+            StoreError::Busy(path) => {
+                write!(
+                    f,
+                    "{}: another process is writing to it; wait for it, or take another folder",
+                    path.display()
+                )
+            }
+            StoreError::Read(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
+            StoreError::Write(path, error) if error.kind() == io::ErrorKind::StorageFull => write!(
+                f,
+                "{} cannot be written: the disk is full. What was recorded stays; make room and run the same again",
+                path.display()
+            ),
+            StoreError::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Of what a run is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    format: u32,
+    /// The version of kiban that makes it.
+    pub version: String,
+    /// Whether its trials are made in virtual time, in which they are exact.
+    pub exact: bool,
+    /// Which part of the plan.
+    pub shard: Shard,
+    /// The plan.
+    pub plan: Plan,
+}
+
+impl Manifest {
+    /// A run of this kiban.
+    pub fn new(question: &dyn Question, plan: Plan, shard: Shard) -> Manifest {
+        let exact = question.time() == Time::Virtual;
+        Manifest { format: FORMAT, version: VERSION.to_owned(), exact, shard, plan }
+    }
+
+    /// Reads that of a folder.
+    ///
+    /// # Errors
+    /// Where there is none, or another form of it.
+    pub fn read(dir: &Path) -> Result<Manifest, StoreError> {
+        let path = dir.join(RUN);
+        let text = fs::read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::Mismatch(format!(
+                "{} is no folder of a run, since it has no {RUN}: make one with 'kiban lab run PLAN --out {}'",
+                dir.display(),
+                dir.display()
+            )),
+            _ => StoreError::Read(path.clone(), error),
+        })?;
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| {
+            StoreError::Mismatch(format!(
+                "{} cannot be understood: {error}; take another folder",
+                path.display()
+            ))
+        })?;
+        if manifest.format != FORMAT {
+            let format = manifest.format;
+            return Err(StoreError::Mismatch(format!(
+                "{} has the form {format}, and this kiban writes {FORMAT}: take another folder",
+                path.display()
+            )));
+        }
+        Ok(manifest)
+    }
+
+    /// The key of a trial of it.
+    pub fn key(&self, trial: &Trial) -> String {
+        self.key_of(&trial.point, trial.seed, trial.repetition)
+    }
+
+    fn key_of(&self, point: &super::Point, seed: u64, repetition: u32) -> String {
+        let repetition = (!self.exact).then_some(repetition);
+        key(&self.plan.question, &self.version, point, seed, repetition)
+    }
+
+    /// Whether a record is one of it, and what it says of itself.
+    fn judge(&self, record: &Record) -> Result<(), String> {
+        if record.question != self.plan.question {
+            return Err(format!("it is of the question {}", record.question));
+        }
+        if record.version != self.version {
+            return Err(format!("it was made by kiban {}", record.version));
+        }
+        if record.key != self.key_of(&record.point, record.seed, record.repetition) {
+            return Err("its key is not that of its point".to_owned());
+        }
+        if !self.plan.has(&record.point, record.seed, record.repetition) {
+            return Err("its point is not one of the plan".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Why records of `self`, which stand in `dir`, are not those of `wanted`.
+    fn mismatch(&self, dir: &Path, wanted: &Manifest) -> Option<StoreError> {
+        let dir = dir.display();
+        let what = if self.version != wanted.version {
+            format!(
+                "{dir} was made by kiban {}, and this is {}: go on with that version, or take another folder (--out)",
+                self.version, wanted.version
+            )
+        } else if let Some(difference) = self.plan.difference(&wanted.plan) {
+            format!(
+                "{dir} is of another plan: {difference} differs. Take another folder (--out); with --cache, what both plans \
+                 share is not made again"
+            )
+        } else if self.shard != wanted.shard {
+            format!(
+                "{dir} has the shard {}, and this is {}: each shard has a folder of its own (--out)",
+                self.shard, wanted.shard
+            )
+        } else {
+            return None;
+        };
+        Some(StoreError::Mismatch(what))
+    }
+}
+
+/// A line that does not count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// What stands in a file of records.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Lines by their keys, without their ends.
+    pub lines: HashMap<String, String>,
+    /// What was skipped.
+    pub broken: Vec<Broken>,
+    /// Whether the last line has an end.
+    ended: bool,
+}
+
+impl Records {
+    /// Reads what a folder has, judged by its manifest. No file is no records.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn read(dir: &Path, manifest: &Manifest) -> Result<Records, StoreError> {
+        let path = dir.join(RECORDS);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Records::of(&bytes, manifest)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Records::of(&[], manifest)),
+            Err(error) => Err(StoreError::Read(path, error)),
+        }
+    }
+
+    fn of(bytes: &[u8], manifest: &Manifest) -> Records {
+        let mut records = Records { ended: bytes.is_empty() || bytes.ends_with(b"\n"), ..Records::default() };
+        let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        for (place, line) in lines {
+            if let Err(why) = records.take(line, manifest) {
+                records.broken.push(Broken { line: place + 1, why });
+            }
+        }
+        records
+    }
+
+    fn take(&mut self, line: &[u8], manifest: &Manifest) -> Result<(), String> {
+        let record: Record = serde_json::from_slice(line).map_err(|error| match error.is_eof() {
+            true => "it is cut off".to_owned(),
+            false => format!("it is no record: {error}"),
+        })?;
+        manifest.judge(&record)?;
+        match self.lines.entry(record.key.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(String::from_utf8_lossy(line).into_owned());
+                Ok(())
+            }
+            Entry::Occupied(taken) if taken.get().as_bytes() == line => Ok(()),
+            Entry::Occupied(_) => Err("an earlier line has other figures for the same trial".to_owned()),
+        }
+    }
+
+    /// Those of a manifest's plan, read, in the plan's order.
+    pub fn in_order<'a>(&'a self, manifest: &'a Manifest) -> impl Iterator<Item = Record> + 'a {
+        self.ordered_lines(manifest).map(|line| serde_json::from_str(line).expect("it was read before"))
+    }
+
+    fn ordered_lines<'a>(&'a self, manifest: &'a Manifest) -> impl Iterator<Item = &'a String> + 'a {
+        let plan = &manifest.plan;
+        (0..plan.trials()).filter_map(|number| self.lines.get(&manifest.key(&plan.trial(number))))
+    }
+}
+
+/// A run that is being made.
+#[derive(Debug)]
+pub struct Run {
+    dir: PathBuf,
+    manifest: Manifest,
+    records: Records,
+    file: Mutex<File>,
+}
+
+impl Run {
+    /// Begins a run in a folder, or goes on with it. The folder is locked until the value is dropped.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; nothing of what is there has changed then.
+    pub fn open(dir: &Path, manifest: Manifest) -> Result<Run, StoreError> {
+        let write = |path: &Path| {
+            let path = path.to_owned();
+            move |error| StoreError::Write(path, error)
+        };
+        fs::create_dir_all(dir).map_err(write(dir))?;
+        let path = dir.join(RECORDS);
+        let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
+        let mut file = open.map_err(write(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy(dir.to_owned())),
+            // Some network file systems know no locks: a run there has to be alone by itself.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(StoreError::Write(path, error)),
+        }
+        if dir.join(RUN).exists() {
+            if let Some(error) = Manifest::read(dir)?.mismatch(dir, &manifest) {
+                return Err(error);
+            }
+        } else {
+            let has_records =
+                file.metadata().map_err(|error| StoreError::Read(path.clone(), error))?.len() > 0;
+            if has_records {
+                return Err(StoreError::Mismatch(format!(
+                    "{} has records, but no {RUN} that says of which plan: take another folder (--out)",
+                    dir.display()
+                )));
+            }
+            put_whole(&dir.join(RUN), &pretty(&manifest))?;
+        }
+        let records = Records::read(dir, &manifest)?;
+        if !records.ended {
+            // What is appended must not become part of a line that was cut off.
+            file.write_all(b"\n").map_err(write(&path))?;
+        }
+        Ok(Run { dir: dir.to_owned(), manifest, records, file: Mutex::new(file) })
+    }
+
+    /// Of what it is.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What stood there when it was opened.
+    pub fn found(&self) -> &Records {
+        &self.records
+    }
+
+    /// Adds a record: one line, in one piece.
+    ///
+    /// # Errors
+    /// Where it cannot be written. What was recorded before is as it was.
+    pub fn append(&self, record: &Record) -> Result<(), StoreError> {
+        let line = line_of(record) + "\n";
+        let mut file = self.file.lock().expect("no writer panics");
+        let length = file.metadata().map(|metadata| metadata.len());
+        file.write_all(line.as_bytes()).map_err(|error| {
+            // Part of a line may have found room.
+            if let Ok(length) = length {
+                let _ = file.set_len(length);
+            }
+            StoreError::Write(self.dir.join(RECORDS), error)
+        })
+    }
+
+    /// Waits until all records are on the disk.
+    ///
+    /// # Errors
+    /// Where the disk has trouble.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        let file = self.file.lock().expect("no writer panics");
+        file.sync_all().map_err(|error| StoreError::Write(self.dir.join(RECORDS), error))
+    }
+}
+
+/// A record as a line, without its end.
+pub fn line_of(record: &Record) -> String {
+    serde_json::to_string(record).expect("figures are finite, names are text")
+}
+
+/// What came of a merge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Merged {
+    /// Trials of the plan.
+    pub trials: u64,
+    /// Of which there are records.
+    pub records: u64,
+    /// Records that were in several folders; those of the first count.
+    pub twice: u64,
+    /// Folder and line of what was skipped.
+    pub broken: Vec<String>,
+}
+
+/// Puts the records of several folders into one, in the order of the plan: the same bytes for the same records, whoever
+/// made which. What `out` has already stays.
+///
+/// # Errors
+/// Where the folders are not of one plan and version, where exact records differ, and where files have trouble.
+pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
+    let first = dirs.first().map_or(out, PathBuf::as_path);
+    let manifest = Manifest { shard: Shard::ALL, ..Manifest::read(first)? };
+    let run = Run::open(out, manifest.clone())?;
+    let mut all = run.found().clone();
+    let name = |dir: &Path, broken: &Broken| {
+        format!("{}: line {}: {}", dir.join(RECORDS).display(), broken.line, broken.why)
+    };
+    let mut broken: Vec<String> = all.broken.iter().map(|broken| name(out, broken)).collect();
+    let mut twice = 0;
+    for dir in dirs {
+        let part = Manifest::read(dir)?;
+        if let Some(error) = (Manifest { shard: Shard::ALL, ..part.clone() }).mismatch(dir, &manifest) {
+            return Err(error);
+        }
+        let records = Records::read(dir, &part)?;
+        broken.extend(records.broken.iter().map(|broken| name(dir, broken)));
+        for (key, line) in records.lines {
+            match all.lines.entry(key) {
+                Entry::Vacant(free) => {
+                    free.insert(line);
+                }
+                Entry::Occupied(taken) if *taken.get() == line => {}
+                Entry::Occupied(taken) if manifest.exact => {
+                    return Err(StoreError::Mismatch(format!(
+                        "{} has other figures for the trial {} than a folder before it, though virtual time is exact: they \
+                         were made by different builds of kiban {}. Make one of them again in another folder",
+                        dir.display(),
+                        taken.key(),
+                        manifest.version
+                    )));
+                }
+                Entry::Occupied(_) => twice += 1,
+            }
+        }
+    }
+    let mut text = String::new();
+    let mut records = 0;
+    for line in all.ordered_lines(&manifest) {
+        text += line;
+        text.push('\n');
+        records += 1;
+    }
+    put_whole(&out.join(RECORDS), text.as_bytes())?;
+    Ok(Merged { trials: manifest.plan.trials(), records, twice, broken })
+}
+
+/// Records by their keys, for runs to share. Only what is exact belongs there.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    dir: PathBuf,
+}
+
+impl Cache {
+    /// A cache in a folder, which is made when something is put there.
+    pub fn new(dir: &Path) -> Cache {
+        Cache { dir: dir.to_owned() }
+    }
+
+    /// The record of a key; none if there is none, or if it is not whole.
+    pub fn get(&self, key: &str) -> Option<Record> {
+        let record: Record = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
+        let made = super::key::key(&record.question, &record.version, &record.point, record.seed, None);
+        (record.key == key && made == key).then_some(record)
+    }
+
+    /// Keeps a record.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn put(&self, record: &Record) -> Result<(), StoreError> {
+        let path = self.path(&record.key);
+        let folder = path.parent().expect("it has two parts");
+        fs::create_dir_all(folder).map_err(|error| StoreError::Write(folder.to_owned(), error))?;
+        // What a loss of power cuts off is noticed by who reads it.
+        put(&path, (line_of(record) + "\n").as_bytes(), |_| Ok(()))
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        let (folder, name) = key.split_at_checked(2).unwrap_or(("", key));
+        self.dir.join(folder).join(format!("{name}.json"))
+    }
+}
+
+/// Writes a file beside and renames it: it is there whole, or as before.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn put_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    put(path, bytes, File::sync_all)
+}
+
+fn put(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let put = || {
+        let mut builder = tempfile::Builder::new();
+        // Readable for others, as files are that are not made beside.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = builder.prefix(".kiban-").tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        sync(file.as_file())?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    };
+    put().map_err(|error| StoreError::Write(path.to_owned(), error))
+}
+
+/// JSON for people.
+pub fn pretty(value: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).expect("names are text");
+    text.push(b'\n');
+    text
+}

@@ -1,0 +1,318 @@
+//! A summary: what the trials of each point say together.
+//!
+//! Figures   of each metric the number, the ends, the quartiles (definition 7 of Hyndman and Fan 1996), the median.
+//! Interval  of the median, from order statistics: between the k-th least and the k-th greatest of n figures the true median
+//!           lies with the probability that a fair coin shows heads k to n-k times of n. That holds for every distribution
+//!           without jumps (Conover, Practical Nonparametric Statistics, 3.2). The narrowest with at least 95 %: it takes six
+//!           figures, and has fewer none.
+//! From      records alone: whoever has them can make it again. Points stand in the order of their values.
+//! Limits    trials are taken to be independent. In virtual time several seeds are several worlds; where a question does not
+//!           use its seed, the figures are equal and so is the interval.
+
+use super::point::{Point, Value};
+use super::record::Record;
+use crate::stats;
+use crate::table::{Table, figure};
+use serde::Serialize;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How sure an interval is at least.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// All points of some records.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The question.
+    pub question: String,
+    /// The version of kiban that made the records.
+    pub version: String,
+    /// Parameters of more than one value, each with its values, in order.
+    pub varying: BTreeMap<String, Vec<Value>>,
+    /// Parameters of one value.
+    pub fixed: Point,
+    /// The metrics' names.
+    pub metrics: BTreeSet<String>,
+    /// Machines, where they are recorded.
+    pub environments: Vec<String>,
+    /// The points.
+    pub rows: Vec<Row>,
+}
+
+/// One point.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Its values.
+    pub point: Point,
+    /// How many trials there were.
+    pub count: usize,
+    /// How many of them others disturbed.
+    pub disturbed: usize,
+    /// What came out.
+    pub metrics: BTreeMap<String, Spread>,
+}
+
+/// One metric at one point.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Spread {
+    /// How many figures.
+    pub count: usize,
+    /// The least.
+    pub min: f64,
+    /// A quarter of them is below.
+    pub lower_quartile: f64,
+    /// The one in the middle.
+    pub median: f64,
+    /// A quarter of them is above.
+    pub upper_quartile: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Where the true median lies; none of fewer than six figures.
+    pub interval: Option<Interval>,
+}
+
+/// A confidence interval of a median.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Interval {
+    /// Its lower end, which is a figure that came out.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// How sure it is, at least [`CONFIDENCE`].
+    pub confidence: f64,
+}
+
+impl Spread {
+    /// Of figures in any order; none if there are none.
+    pub fn of(figures: &[f64]) -> Option<Spread> {
+        let sorted = stats::sorted(figures);
+        let interval = rank(sorted.len()).map(|(rank, confidence)| Interval {
+            low: sorted[rank - 1],
+            high: sorted[sorted.len() - rank],
+            confidence,
+        });
+        Some(Spread {
+            count: sorted.len(),
+            min: *sorted.first()?,
+            lower_quartile: stats::quantile(&sorted, 0.25)?,
+            median: stats::quantile(&sorted, 0.5)?,
+            upper_quartile: stats::quantile(&sorted, 0.75)?,
+            max: *sorted.last()?,
+            interval,
+        })
+    }
+}
+
+/// The greatest rank, from 1, whose interval is sure enough, and how sure it is; none of too few figures.
+///
+/// From rank k to rank n+1-k the confidence is 1 - 2 P(B < k), B binomial with n and 1/2.
+fn rank(count: usize) -> Option<(usize, f64)> {
+    let n = count as f64;
+    // The probability of exactly k heads, as its logarithm: the half to the n-th would be nothing from 1075 on.
+    let (mut log, mut below, mut best) = (-n * std::f64::consts::LN_2, 0.0, None);
+    for k in 0..count / 2 {
+        below += log.exp();
+        let confidence = 1.0 - 2.0 * below;
+        if confidence < CONFIDENCE {
+            break;
+        }
+        best = Some((k + 1, confidence));
+        log += ((n - k as f64) / (k as f64 + 1.0)).ln();
+    }
+    best
+}
+
+/// The order of a parameter's values: no before yes, numbers by size, words by the alphabet.
+pub fn order(one: &Value, other: &Value) -> Ordering {
+    let number = |value: &Value| match value {
+        Value::Count(count) => Some(*count as f64),
+        Value::Figure(figure) => Some(*figure),
+        Value::Flag(_) | Value::Word(_) => None,
+    };
+    let kind = |value: &Value| match value {
+        Value::Flag(_) => 0,
+        Value::Count(_) | Value::Figure(_) => 1,
+        Value::Word(_) => 2,
+    };
+    match (one, other) {
+        (Value::Count(one), Value::Count(other)) => one.cmp(other),
+        (Value::Flag(one), Value::Flag(other)) => one.cmp(other),
+        (Value::Word(one), Value::Word(other)) => one.cmp(other),
+        _ => match (number(one), number(other)) {
+            (Some(one), Some(other)) => one.total_cmp(&other),
+            _ => kind(one).cmp(&kind(other)),
+        },
+    }
+}
+
+fn order_points(one: &Point, other: &Point) -> Ordering {
+    let mut pairs = one.0.iter().zip(&other.0);
+    let first = pairs.find_map(|((name, one), (other_name, other))| {
+        Some(name.cmp(other_name).then_with(|| order(one, other))).filter(|order| order.is_ne())
+    });
+    first.unwrap_or_else(|| one.0.len().cmp(&other.0.len()))
+}
+
+impl Summary {
+    /// Of records in any order; none if there are none.
+    pub fn of(records: impl Iterator<Item = Record>) -> Option<Summary> {
+        let mut records: Vec<Record> = records.collect();
+        records.sort_by(|one, other| order_points(&one.point, &other.point));
+        let first = records.first()?;
+        let (question, version) = (first.question.clone(), first.version.clone());
+        let groups = records.chunk_by(|one, other| one.point == other.point);
+        let rows: Vec<Row> = groups.map(Row::of).collect();
+        let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for (name, value) in rows.iter().flat_map(|row| &row.point.0) {
+            let values = values.entry(name.clone()).or_default();
+            if let Err(place) = values.binary_search_by(|other| order(other, value)) {
+                values.insert(place, value.clone());
+            }
+        }
+        let (varying, fixed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            values.into_iter().partition(|(_, values)| values.len() > 1);
+        let fixed = fixed.into_iter().filter_map(|(name, mut values)| Some((name, values.pop()?))).collect();
+        let environments = records.iter().filter_map(|record| record.environment.as_ref());
+        let environments: BTreeSet<String> = environments.map(|environment| environment.line()).collect();
+        Some(Summary {
+            question,
+            version,
+            varying,
+            fixed,
+            metrics: rows.iter().flat_map(|row| row.metrics.keys().cloned()).collect(),
+            environments: environments.into_iter().collect(),
+            rows,
+        })
+    }
+
+    /// How many records others disturbed.
+    pub fn disturbed(&self) -> usize {
+        self.rows.iter().map(|row| row.disturbed).sum()
+    }
+
+    /// For people: a row for each point and metric.
+    pub fn table(&self) -> Table {
+        let many = self.rows.iter().any(|row| row.count > 1);
+        let heads = self.varying.keys().fold(Table::new(&self.question), |table, name| table.numbers(name));
+        let mut table = heads.words("metric").numbers("median");
+        if many {
+            for head in ["from", "to", "quartiles", "", "least", "most", "trials"] {
+                table = table.numbers(head);
+            }
+        }
+        let mut disturbed = false;
+        for row in &self.rows {
+            for (name, spread) in &row.metrics {
+                let mut cells: Vec<String> = self
+                    .varying
+                    .keys()
+                    .map(|name| row.point.get(name).map_or(String::new(), Value::to_string))
+                    .collect();
+                let mark = if row.disturbed > 0 { " *" } else { "" };
+                disturbed |= row.disturbed > 0;
+                cells.extend([format!("{name}{mark}"), figure(spread.median)]);
+                if many {
+                    let end = |end: fn(&Interval) -> f64| {
+                        spread.interval.as_ref().map_or("-".to_owned(), |interval| figure(end(interval)))
+                    };
+                    cells.extend([end(|interval| interval.low), end(|interval| interval.high)]);
+                    let rest = [spread.lower_quartile, spread.upper_quartile, spread.min, spread.max];
+                    cells.extend(rest.map(figure));
+                    cells.push(spread.count.to_string());
+                }
+                table.row(cells);
+            }
+        }
+        if !self.fixed.0.is_empty() {
+            table.remark(format!("everywhere: {}", self.fixed));
+        }
+        if many {
+            table.remark(
+                "from, to: the median lies there with 95 % confidence; it takes six trials to say so.",
+            );
+        }
+        if disturbed {
+            table.remark("*: others used the machine meanwhile, in every try of a trial.");
+        }
+        table
+    }
+}
+
+impl Row {
+    fn of(records: &[Record]) -> Row {
+        let mut figures: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+        for (name, figure) in records.iter().flat_map(|record| &record.metrics) {
+            figures.entry(name).or_default().push(*figure);
+        }
+        Row {
+            point: records[0].point.clone(),
+            count: records.len(),
+            disturbed: records.iter().filter(|record| record.foreign_cores.is_some()).count(),
+            metrics: figures
+                .into_iter()
+                .filter_map(|(name, figures)| Some((name.clone(), Spread::of(&figures)?)))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranks as tables of the sign test have them (Conover, table A3; ranks for 95 % and the exact confidence).
+    #[test]
+    fn an_interval_is_as_narrow_as_it_may_be() {
+        for (count, expected) in [
+            (5, None),
+            (6, Some((1, 0.96875))),
+            (8, Some((1, 0.9921875))),
+            (9, Some((2, 0.9609375))),
+            (10, Some((2, 0.978515625))),
+            (20, Some((6, 0.958610535))),
+            (100, Some((40, 0.964799799))),
+        ] {
+            let found = rank(count);
+            assert_eq!(found.map(|(rank, _)| rank), expected.map(|(rank, _)| rank), "{count}");
+            if let (Some((_, found)), Some((_, expected))) = (found, expected) {
+                assert!((found - expected).abs() < 1e-6, "{count}: {found}");
+            }
+        }
+        let (rank, confidence) = rank(100_000).expect("there are enough");
+        assert!(
+            (49_600..49_800).contains(&rank) && (0.95..0.951).contains(&confidence),
+            "{rank} {confidence}"
+        );
+    }
+
+    #[test]
+    fn a_spread_is_found_whatever_the_order() {
+        let figures = [9.0, 1.0, 5.0, 3.0, 7.0, 11.0];
+        let spread = Spread::of(&figures).expect("there are figures");
+        let interval = Interval { low: 1.0, high: 11.0, confidence: 0.96875 };
+        assert_eq!((spread.count, spread.min, spread.median, spread.max), (6, 1.0, 6.0, 11.0));
+        assert_eq!((spread.lower_quartile, spread.upper_quartile), (3.5, 8.5));
+        let found = spread.interval.expect("six are enough");
+        assert_eq!((found.low, found.high), (interval.low, interval.high));
+        assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn values_have_an_order() {
+        let values = [
+            Value::Flag(false),
+            Value::Flag(true),
+            Value::Figure(-1.5),
+            Value::Count(2),
+            Value::Figure(2.5),
+            Value::Count(10),
+            Value::Word("a".into()),
+            Value::Word("b".into()),
+        ];
+        for (place, one) in values.iter().enumerate() {
+            for (other_place, other) in values.iter().enumerate() {
+                assert_eq!(order(one, other), place.cmp(&other_place), "{one} {other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A sweep: all trials of a shard that have no record yet.
+//!
+//! Virtual   on all processors, in any order; what the cache has is taken from there, and what is made is put there.
+//! Real      one after the other. Others' load is read around each trial ([`crate::load`]): a disturbed one is made again, up
+//!           to a bound; then the least disturbed counts and is marked. Nothing ever comes from a cache.
+//! Time      moments are those of a clock that only goes forwards: whoever sets the machine's time changes nothing.
+//! Builds    where a record of virtual time is found, one is made again and has to be the same: so records of another build of
+//!           this version are noticed.
+//! Failures  what is lost is tried again within the same bound, and then counted as failed; it has no record, so that the next
+//!           run tries it again. The other trials go on.
+//! Limits    the load guard sees processors, not the network or the disk.
+
+use super::key::VERSION;
+use super::plan::Trial;
+use super::question::{Failure, Metrics, Question, Time};
+use super::record::Record;
+use super::store::{Cache, Run, StoreError, line_of};
+use crate::environment::Environment;
+use crate::load::{Foreign, Meter, ProcMeter};
+use kiban_real::Clock;
+use serde::Serialize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// So many failed trials are named.
+const NAMED_MAX: usize = 10;
+
+/// How a sweep is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads for virtual trials; none: one a processor.
+    pub workers: Option<usize>,
+    /// What others may use during a real trial, in cores.
+    pub foreign_cores_max: f64,
+    /// How often a real trial is made again that was disturbed or lost.
+    pub redos_max: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { workers: None, foreign_cores_max: 0.25, redos_max: 5 }
+    }
+}
+
+/// What a sweep did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Trials of the shard.
+    pub trials: u64,
+    /// That had a record.
+    pub found: u64,
+    /// Whose record was in the cache.
+    pub cached: u64,
+    /// That were made.
+    pub made: u64,
+    /// How often one was made again.
+    pub redone: u64,
+    /// Records that are marked, since others disturbed every try.
+    pub disturbed: u64,
+    /// Trials that failed, and have no record.
+    pub failed: u64,
+    /// The first of them, with what was wrong.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether every trial has a record now.
+    pub fn is_whole(&self) -> bool {
+        self.failed == 0
+    }
+
+    fn fail(&mut self, trial: &Trial, failure: &Failure) {
+        self.failed += 1;
+        if self.failures.len() < NAMED_MAX {
+            self.failures.push(format!("{} seed={}: {failure}", trial.point, trial.seed));
+        }
+    }
+}
+
+/// Makes what a run has no record of. `progress` is called after every trial of the shard, found ones included.
+///
+/// # Errors
+/// Where records cannot be written, or those that were found are not those that this build makes.
+pub fn sweep(
+    question: &dyn Question,
+    run: &Run,
+    cache: Option<&Cache>,
+    options: &Options,
+    progress: &(dyn Fn(&Outcome) + Sync),
+) -> Result<Outcome, StoreError> {
+    sweep_with(question, run, cache, options, &mut ProcMeter::new(Clock::new()), progress)
+}
+
+/// The same with another way to read the machine's accounts.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn sweep_with(
+    question: &dyn Question,
+    run: &Run,
+    cache: Option<&Cache>,
+    options: &Options,
+    meter: &mut dyn Meter,
+    progress: &(dyn Fn(&Outcome) + Sync),
+) -> Result<Outcome, StoreError> {
+    let manifest = run.manifest();
+    let (plan, shard) = (&manifest.plan, manifest.shard);
+    let all = shard.trials(plan.trials()).map(|number| plan.trial(number));
+    let (found, open): (Vec<Trial>, Vec<Trial>) =
+        all.partition(|trial| run.found().lines.contains_key(&manifest.key(trial)));
+    let mut outcome = Outcome { trials: shard.count(plan.trials()), ..Outcome::default() };
+    let sweep = Sweep { question, run, cache, options, progress };
+    if let (Time::Virtual, Some(trial)) = (question.time(), found.first()) {
+        sweep.compare(trial, &run.found().lines[&manifest.key(trial)])?;
+    }
+    for _ in &found {
+        outcome.found += 1;
+        progress(&outcome);
+    }
+    let outcome = match question.time() {
+        Time::Virtual => sweep.in_virtual_time(&open, outcome)?,
+        Time::Real => sweep.in_real_time(&open, meter, outcome)?,
+    };
+    run.sync()?;
+    Ok(outcome)
+}
+
+struct Sweep<'a> {
+    question: &'a dyn Question,
+    run: &'a Run,
+    cache: Option<&'a Cache>,
+    options: &'a Options,
+    progress: &'a (dyn Fn(&Outcome) + Sync),
+}
+
+impl Sweep<'_> {
+    fn in_virtual_time(&self, open: &[Trial], outcome: Outcome) -> Result<Outcome, StoreError> {
+        let (next, stop, compared) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let outcome = Mutex::new(outcome);
+        let work = || {
+            while let Some(trial) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let made = self.virtual_trial(trial, &compared);
+                let mut outcome = outcome.lock().expect("no worker panics while it counts");
+                match made {
+                    Ok(Made::Cached) => outcome.cached += 1,
+                    Ok(Made::New) => outcome.made += 1,
+                    Ok(Made::Failed(failure)) => outcome.fail(trial, &failure),
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                (self.progress)(&outcome);
+            }
+            Ok(())
+        };
+        let workers =
+            self.options.workers.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+        let workers = workers.unwrap_or(1).clamp(1, open.len().max(1));
+        std::thread::scope(|scope| {
+            let hands: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            hands
+                .into_iter()
+                .try_for_each(|hand| hand.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
+        Ok(outcome.into_inner().expect("no worker panics while it counts"))
+    }
+
+    fn virtual_trial(&self, trial: &Trial, compared: &AtomicBool) -> Result<Made, StoreError> {
+        let key = self.run.manifest().key(trial);
+        if let Some(record) = self.cache.and_then(|cache| cache.get(&key)) {
+            if !compared.swap(true, Ordering::Relaxed) {
+                self.compare(trial, &line_of(&record))?;
+            }
+            self.run.append(&record)?;
+            return Ok(Made::Cached);
+        }
+        let metrics = match self.ask(trial) {
+            Ok(metrics) => metrics,
+            Err(failure) => return Ok(Made::Failed(failure)),
+        };
+        let record = self.record(trial, metrics);
+        self.run.append(&record)?;
+        if let Some(cache) = self.cache {
+            cache.put(&record)?;
+        }
+        Ok(Made::New)
+    }
+
+    /// Makes a recorded trial again.
+    fn compare(&self, trial: &Trial, line: &str) -> Result<(), StoreError> {
+        let again = self.ask(trial).map(|metrics| line_of(&self.record(trial, metrics)));
+        if again.as_deref() == Ok(line) {
+            return Ok(());
+        }
+        Err(StoreError::Mismatch(format!(
+            "the record of {} seed={} is not what this build of kiban {VERSION} makes, though virtual time is exact: the \
+             records are of another build. Take another folder (--out), and another cache if there is one",
+            trial.point, trial.seed
+        )))
+    }
+
+    fn in_real_time(
+        &self,
+        open: &[Trial],
+        meter: &mut dyn Meter,
+        mut outcome: Outcome,
+    ) -> Result<Outcome, StoreError> {
+        let environment = Environment::read();
+        for trial in open {
+            match self.quietest(trial, meter, &mut outcome.redone) {
+                Ok((metrics, foreign_cores)) => {
+                    outcome.made += 1;
+                    outcome.disturbed += u64::from(foreign_cores.is_some());
+                    let environment = Some(environment.clone());
+                    self.run.append(&Record { environment, foreign_cores, ..self.record(trial, metrics) })?;
+                }
+                Err(failure) => outcome.fail(trial, &failure),
+            }
+            (self.progress)(&outcome);
+        }
+        Ok(outcome)
+    }
+
+    /// Makes a trial until it was quiet, or too often: what came out, and the foreign load if it was never quiet.
+    fn quietest(
+        &self,
+        trial: &Trial,
+        meter: &mut dyn Meter,
+        redone: &mut u64,
+    ) -> Result<(Metrics, Option<f64>), Failure> {
+        let mut best: Result<(Metrics, Option<f64>), Failure> =
+            Err(Failure::Lost("it was never tried".to_owned()));
+        for redo in 0..=self.options.redos_max {
+            *redone += u64::from(redo > 0);
+            let start = meter.read();
+            let asked = self.ask(trial);
+            let foreign = start.zip(meter.read()).map(|(start, end)| Foreign::between(start, end));
+            match asked {
+                Err(failure @ Failure::Impossible(_)) => return Err(failure),
+                Err(failure) if best.is_err() => best = Err(failure),
+                Err(_) => {}
+                Ok(metrics) => {
+                    let disturbed = foreign.filter(|foreign| foreign.exceeds(self.options.foreign_cores_max));
+                    let Some(cores) = disturbed.map(Foreign::cores) else { return Ok((metrics, None)) };
+                    if !matches!(&best, Ok((_, Some(least))) if *least <= cores) {
+                        best = Ok((metrics, Some(cores)));
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    fn ask(&self, trial: &Trial) -> Result<Metrics, Failure> {
+        let metrics = self.question.trial(&trial.point, trial.seed)?;
+        match metrics.figures.iter().find(|(_, figure)| !figure.is_finite()) {
+            Some((name, figure)) => {
+                Err(Failure::Lost(format!("{name} came out as {figure}, which is no figure")))
+            }
+            None => Ok(metrics),
+        }
+    }
+
+    fn record(&self, trial: &Trial, metrics: Metrics) -> Record {
+        Record {
+            key: self.run.manifest().key(trial),
+            question: self.question.name().to_owned(),
+            point: trial.point.clone(),
+            repetition: trial.repetition,
+            seed: trial.seed,
+            version: VERSION.to_owned(),
+            environment: None,
+            metrics: metrics.figures,
+            evidence: metrics.evidence,
+            foreign_cores: None,
+        }
+    }
+}
+
+enum Made {
+    Cached,
+    New,
+    Failed(Failure),
+}

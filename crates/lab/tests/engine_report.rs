@@ -1,0 +1,134 @@
+//! Summaries, figures and reports, from records alone.
+
+mod engine_common;
+
+use engine_common::Toy;
+use kiban_lab::engine::{Options, Question, Report, Shard, Time, Value, sweep};
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+
+fn made(toy: &Toy, plan: &str) -> TempDir {
+    let dir = tempdir().expect("a folder");
+    let run = toy.open(dir.path(), plan, Shard::ALL);
+    let options = Options { redos_max: 0, ..Options::default() };
+    sweep(toy, &run, None, &options, &|_| {}).expect("it can be made");
+    dir
+}
+
+fn report(dir: &Path) -> Report {
+    let toy = Toy::new(Time::Virtual);
+    Report::of(dir, toy.metrics()).expect("it can be read").expect("there are records")
+}
+
+fn plan(parameters: &str) -> String {
+    format!("question = \"toy\"\nseeds = [1, 2, 3, 4, 5, 6]\n[parameters]\n{parameters}")
+}
+
+#[test]
+fn a_point_has_the_median_of_its_seeds_and_where_the_true_one_lies() {
+    let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [10, 2]"));
+    let report = report(dir.path());
+    let summary = &report.summary;
+    assert_eq!((summary.rows.len(), summary.disturbed(), report.trials, report.records), (2, 0, 12, 12));
+    // In the order of the values, not of the plan.
+    assert_eq!(summary.varying["across"], [Value::Count(2), Value::Count(10)]);
+    assert_eq!(summary.fixed.to_string(), "down=0.5 nodelay=false word=a");
+    let spread = &summary.rows[0].metrics["sum"];
+    let sum = |seed: f64| 2.0 + 0.5 + seed / 3.0;
+    assert_eq!((spread.count, spread.min, spread.max), (6, sum(1.0), sum(6.0)));
+    assert!((spread.median - sum(3.5)).abs() < 1e-12);
+    let interval = spread.interval.expect("six are enough");
+    assert_eq!((interval.low, interval.high, interval.confidence), (sum(1.0), sum(6.0), 0.96875));
+    let table = summary.table().to_string();
+    assert!(
+        table.contains("everywhere: down=0.5 nodelay=false word=a") && table.contains("3.667"),
+        "{table}"
+    );
+}
+
+#[test]
+fn two_numbers_that_vary_make_a_map_of_each_metric() {
+    let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [1, 2, 10]\ndown = [0.5, 100]"));
+    let report = report(dir.path());
+    let names: Vec<&str> = report.figures.pictures.iter().map(|picture| picture.name.as_str()).collect();
+    assert_eq!(names, ["sum", "half"], "the question's first metric comes first");
+    let picture = &report.figures.pictures[0];
+    assert_eq!(picture.title, "toy: sum, Mbit/s, across down, down across");
+    assert_eq!(picture.svg.matches("<rect").count(), 6);
+    // 1 + 0.5 + 3.5 / 3 is dark, 10 + 100 + 3.5 / 3 is light.
+    assert!(picture.text.contains(" 1  ·  2.7  █102.2\n"), "{}", picture.text);
+    assert!(picture.text.contains("10  · 11.7  █111.2\n"), "{}", picture.text);
+}
+
+#[test]
+fn words_beside_two_numbers_make_a_map_each() {
+    let dir = made(
+        &Toy::new(Time::Virtual),
+        &plan("word = [\"b\", \"a\"]\nnodelay = [true, false]\nacross = [1, 2]\ndown = [0.5, 1]"),
+    );
+    let report = report(dir.path());
+    let titles: Vec<&str> = report.figures.pictures.iter().map(|picture| picture.title.as_str()).collect();
+    assert_eq!(titles.len(), 8);
+    assert!(titles[0].ends_with("across down, down across (nodelay=false word=a)"), "{titles:?}");
+    assert!(titles[3].ends_with("(nodelay=true word=b)"), "{titles:?}");
+    assert_eq!(report.figures.pictures[3].name, "sum-04");
+}
+
+#[test]
+fn one_number_that_varies_makes_curves() {
+    let dir = made(&Toy::new(Time::Virtual), &plan("word = [\"a\", \"b\"]\nacross = [1, 2, 400]"));
+    let report = report(dir.path());
+    let picture = &report.figures.pictures[0];
+    assert_eq!((picture.title.as_str(), report.figures.pictures.len()), ("toy: sum, Mbit/s by across", 2));
+    assert_eq!(picture.svg.matches("<polyline").count(), 2);
+    assert!(picture.svg.contains(">word=b</text>") && picture.svg.contains(">100</text>"), "decades across");
+    assert!(picture.text.contains("  400   401.7   401.7"), "{}", picture.text);
+}
+
+#[test]
+fn words_alone_make_no_figure_and_one_point_neither() {
+    for parameters in ["word = [\"a\", \"b\"]", "word = \"a\""] {
+        let dir = made(&Toy::new(Time::Virtual), &plan(parameters));
+        assert!(report(dir.path()).figures.pictures.is_empty(), "{parameters}");
+    }
+}
+
+#[test]
+fn a_report_can_be_made_again_and_is_the_same() {
+    let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [1, 2]\ndown = [1, 2]"));
+    let to = dir.path().join("report");
+    let files = report(dir.path()).write(&to).expect("it can be written");
+    let read =
+        || files.iter().map(|file| std::fs::read_to_string(file).expect("it is there")).collect::<Vec<_>>();
+    let first = read();
+    report(dir.path()).write(&to).expect("it can be written again");
+    assert_eq!(read(), first);
+    let names: Vec<_> = files.iter().filter_map(|file| file.file_name()?.to_str()).collect();
+    assert_eq!(names, ["report.md", "summary.json", "sum.svg", "half.svg"]);
+    assert!(
+        first[0].contains("virtual time, exact, 24 trials") && first[0].contains("](half.svg)"),
+        "{}",
+        first[0]
+    );
+    let summary: serde_json::Value = serde_json::from_str(&first[1]).expect("JSON");
+    assert_eq!(summary["rows"].as_array().map(Vec::len), Some(4));
+    assert_eq!(summary["rows"][0]["metrics"]["sum"]["interval"]["confidence"], 0.96875);
+    // Nothing is left of what is written beside and renamed.
+    assert_eq!(std::fs::read_dir(&to).expect("a folder").count(), 4);
+}
+
+#[test]
+fn a_report_says_what_is_missing_and_what_was_skipped() {
+    let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [1, 2]"));
+    let path = dir.path().join("records.jsonl");
+    let text = std::fs::read_to_string(&path).expect("there are records");
+    std::fs::write(&path, &text[..text.len() - 20]).expect("it can be cut");
+    let report = report(dir.path());
+    let warnings = report.warnings();
+    assert_eq!(warnings[0], "11 of 12 trials have a record: the run is not whole");
+    assert_eq!(warnings[1], "1 lines were skipped: line 12: it is cut off");
+    assert!(report.markdown().contains("**11 of 12 trials"));
+    std::fs::write(&path, "").expect("it can be emptied");
+    let toy = Toy::new(Time::Virtual);
+    assert!(Report::of(dir.path(), toy.metrics()).expect("it can be read").is_none());
+}

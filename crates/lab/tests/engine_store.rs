@@ -1,0 +1,235 @@
+//! What is kept: after a kill, on a broken line, beside another plan, in a cache.
+
+mod engine_common;
+
+use engine_common::Toy;
+use kiban_lab::engine::{
+    Cache, Manifest, Options, Outcome, Record, Records, Run, Shard, StoreError, Time, merge, sweep,
+};
+use std::fs;
+use std::path::Path;
+use tempfile::tempdir;
+
+const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = { from = 1, to = 10, step = 1 }";
+
+fn run(toy: &Toy, dir: &Path, cache: Option<&Cache>, shard: Shard) -> Result<Outcome, StoreError> {
+    let run = Run::open(dir, toy.manifest(PLAN, shard))?;
+    sweep(toy, &run, cache, &Options::default(), &|_| {})
+}
+
+fn lines(dir: &Path) -> Vec<String> {
+    let text = fs::read_to_string(dir.join("records.jsonl")).expect("there are records");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_that_goes_on_repeats_nothing() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    assert_eq!((first.trials, first.made, first.found), (10, 10, 0));
+    assert_eq!((lines(dir.path()).len(), toy.asked()), (10, 10));
+    // Seven lines are left, as if the process had been killed.
+    let kept = lines(dir.path())[..7].join("\n") + "\n";
+    fs::write(dir.path().join("records.jsonl"), &kept).expect("it can be cut");
+    let toy = Toy::new(Time::Virtual);
+    let second = run(&toy, dir.path(), None, Shard::ALL).expect("it goes on");
+    assert_eq!((second.made, second.found), (3, 7));
+    // Three that were missing, and one to see that it is the same build.
+    assert_eq!(toy.asked(), 3 + 1);
+    let text = fs::read_to_string(dir.path().join("records.jsonl")).expect("there are records");
+    assert!(text.starts_with(&kept) && text.lines().count() == 10);
+}
+
+#[test]
+fn a_broken_line_is_named_and_its_trial_made_again() {
+    for (place, break_it, expected) in [
+        (9, (|line| line[..line.len() / 2].to_owned()) as fn(&str) -> String, "it is cut off"),
+        (3, |line| line[..line.len() / 2].to_owned(), "it is cut off"),
+        (0, |_| "{ nonsense".to_owned(), "it is no record"),
+        (4, |line| line.replace("\"seed\":1", "\"seed\":2"), "its key is not that of its point"),
+        (4, |line| line.replace("\"toy\"", "\"boy\""), "it is of the question boy"),
+        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "it was made by kiban 9."),
+        (4, |_| "\u{fffd}\u{0}".to_owned(), "it is no record"),
+    ] {
+        let dir = tempdir().expect("a folder");
+        let toy = Toy::new(Time::Virtual);
+        run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+        let mut all = lines(dir.path());
+        all[place] = break_it(&all[place]);
+        // The last line has no end, as a process leaves it that is killed while it writes.
+        fs::write(dir.path().join("records.jsonl"), all.join("\n")).expect("it can be broken");
+        let run = toy.open(dir.path(), PLAN, Shard::ALL);
+        let broken = &run.found().broken;
+        assert_eq!((broken.len(), broken[0].line), (1, place + 1), "{expected}");
+        assert!(broken[0].why.starts_with(expected), "{:?}", broken[0]);
+        let outcome = sweep(&toy, &run, None, &Options::default(), &|_| {}).expect("it goes on");
+        assert_eq!((outcome.found, outcome.made), (9, 1), "{expected}");
+        drop(run);
+        let after = Records::read(dir.path(), &toy.manifest(PLAN, Shard::ALL)).expect("it can be read");
+        assert_eq!((after.lines.len(), after.broken.len()), (10, 1), "{expected}");
+    }
+}
+
+#[test]
+fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    let before = lines(dir.path());
+    let other = toy.manifest(&PLAN.replace("to = 10", "to = 11"), Shard::ALL);
+    let mut newer: Manifest = toy.manifest(PLAN, Shard::ALL);
+    newer.version = "9.9.9".into();
+    let part = toy.manifest(PLAN, "2/3".parse().expect("a shard"));
+    for (manifest, expected) in [
+        (other, "another plan: the parameter across differs. Take another folder (--out)"),
+        (newer, "and this is 9.9.9: go on with that version, or take another folder"),
+        (part, "has the shard 1/1, and this is 2/3"),
+    ] {
+        let error = Run::open(dir.path(), manifest).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(lines(dir.path()), before);
+    fs::remove_file(dir.path().join("run.json")).expect("it is there");
+    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("whose records are they?");
+    assert!(error.to_string().contains("no run.json that says of which plan"), "{error}");
+    fs::write(dir.path().join("run.json"), "{}").expect("it can be written");
+    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("it says nothing");
+    assert!(error.to_string().contains("cannot be understood"), "{error}");
+}
+
+#[test]
+fn two_processes_do_not_write_into_one_folder() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    let one = toy.open(dir.path(), PLAN, Shard::ALL);
+    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("it is in use");
+    assert!(matches!(error, StoreError::Busy(_)), "{error}");
+    drop(one);
+    toy.open(dir.path(), PLAN, Shard::ALL);
+}
+
+#[test]
+fn records_of_another_build_are_noticed() {
+    let (dir, cache) = (tempdir().expect("a folder"), tempdir().expect("a folder"));
+    let cache = Cache::new(cache.path());
+    run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be made");
+    let other = Toy { build: 1e-9, ..Toy::new(Time::Virtual) };
+    let error = run(&other, dir.path(), None, Shard::ALL).expect_err("its figures differ");
+    assert!(error.to_string().contains("are of another build. Take another folder"), "{error}");
+    let fresh = tempdir().expect("a folder");
+    let error = run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("so do those of the cache");
+    assert!(error.to_string().contains("and another cache"), "{error}");
+}
+
+#[test]
+fn what_the_cache_has_is_not_made_again() {
+    let (cache_dir, one, two) =
+        (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
+    let cache = Cache::new(&cache_dir.path().join("deep/down"));
+    let toy = Toy::new(Time::Virtual);
+    run(&toy, one.path(), Some(&cache), Shard::ALL).expect("it can be made");
+    let toy = Toy::new(Time::Virtual);
+    // Another plan, which shares six points.
+    let plan = PLAN.replace("from = 1, to = 10", "from = 5, to = 12");
+    let other = toy.open(two.path(), &plan, Shard::ALL);
+    let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be made");
+    assert_eq!((outcome.cached, outcome.made), (6, 2));
+    // Two that were missing, and one to see that it is the same build.
+    assert_eq!(toy.asked(), 2 + 1);
+    // A file that a loss of power cut off is as none.
+    let key = serde_json::from_str::<Record>(&lines(two.path())[0]).expect("a record").key;
+    assert!(cache.get(&key).is_some());
+    fs::write(
+        cache_dir.path().join("deep/down").join(&key[..2]).join(format!("{}.json", &key[2..])),
+        "{\"key\"",
+    )
+    .expect("it can be cut");
+    assert!(cache.get(&key).is_none() && cache.get("").is_none());
+}
+
+#[test]
+fn real_time_takes_nothing_from_a_cache() {
+    let (cache_dir, one, two) =
+        (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
+    let cache = Cache::new(cache_dir.path());
+    let toy = Toy::new(Time::Real);
+    let redos = Options { redos_max: 0, ..Options::default() };
+    for dir in [&one, &two] {
+        let run = toy.open(dir.path(), PLAN, Shard::ALL);
+        let outcome = sweep(&toy, &run, Some(&cache), &redos, &|_| {}).expect("it can be made");
+        assert_eq!((outcome.made, outcome.cached), (10, 0));
+    }
+    assert_eq!(fs::read_dir(cache_dir.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn merged_shards_are_the_same_bytes_however_many_there_were() {
+    let place = tempdir().expect("a folder");
+    let mut results = Vec::new();
+    for count in [1, 2, 7] {
+        let toy = Toy::new(Time::Virtual);
+        let mut dirs = Vec::new();
+        for number in 1..=count {
+            let dir = place.path().join(format!("{number}-of-{count}"));
+            run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be made");
+            dirs.push(dir);
+        }
+        // In whatever order they are named.
+        dirs.reverse();
+        let out = place.path().join(format!("merged-{count}"));
+        let merged = merge(&out, &dirs).expect("they fit");
+        assert_eq!((merged.trials, merged.records, merged.twice), (10, 10, 0));
+        let bytes = |name: &str| fs::read(out.join(name)).expect("it is there");
+        results.push((bytes("records.jsonl"), bytes("run.json")));
+        // Again, onto itself.
+        merge(&out, &dirs[..1]).expect("they fit");
+        assert_eq!(bytes("records.jsonl"), results[0].0);
+        assert_eq!(toy.asked(), 10);
+    }
+    assert!(results.iter().all(|result| *result == results[0]));
+    // It is a run like any other.
+    let toy = Toy::new(Time::Virtual);
+    let again = run(&toy, &place.path().join("merged-7"), None, Shard::ALL).expect("it goes on");
+    assert_eq!((again.found, again.made), (10, 0));
+}
+
+#[test]
+fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
+    let place = tempdir().expect("a folder");
+    let (toy, dir) = (Toy::new(Time::Virtual), |name: &str| place.path().join(name));
+    run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be made");
+    let merged = merge(&dir("out"), &[dir("1")]).expect("it fits");
+    assert_eq!((merged.trials, merged.records), (10, 5));
+    // What comes later is added.
+    run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be made");
+    assert_eq!(merge(&dir("out"), &[dir("2")]).expect("it fits").records, 10);
+
+    let other = Toy { build: 1.0, ..Toy::new(Time::Virtual) };
+    run(&other, &dir("other"), None, Shard::ALL).expect("it can be made");
+    let error = merge(&dir("out"), &[dir("1"), dir("other")]).expect_err("virtual time is exact");
+    assert!(error.to_string().contains("different builds"), "{error}");
+    let plan = toy.open(&dir("plan"), &PLAN.replace("to = 10", "to = 9"), Shard::ALL);
+    drop(plan);
+    let error = merge(&dir("out"), &[dir("1"), dir("plan")]).expect_err("another plan");
+    assert!(error.to_string().contains("the parameter across differs"), "{error}");
+    let error = merge(&dir("out"), &[dir("nowhere")]).expect_err("no folder");
+    assert!(error.to_string().contains("is no folder of a run"), "{error}");
+}
+
+#[test]
+fn of_real_trials_that_were_made_twice_the_first_counts() {
+    let place = tempdir().expect("a folder");
+    let quick = Options { redos_max: 0, ..Options::default() };
+    let dirs: Vec<_> = [0.0, 1.0]
+        .map(|build| {
+            let dir = place.path().join(build.to_string());
+            let toy = Toy { build, ..Toy::new(Time::Real) };
+            sweep(&toy, &toy.open(&dir, PLAN, Shard::ALL), None, &quick, &|_| {}).expect("it can be made");
+            dir
+        })
+        .into();
+    let out = place.path().join("out");
+    assert_eq!(merge(&out, &dirs).expect("they fit").twice, 10);
+    assert_eq!(lines(&out), lines(&dirs[0]));
+}
