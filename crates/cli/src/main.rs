@@ -3,6 +3,7 @@
 
 mod completions;
 mod ftam;
+mod lab;
 mod log;
 mod man;
 mod messages;
@@ -42,6 +43,7 @@ enum Verb {
     Osi(osi::Osi),
     Xot(xot::Xot),
     Reproduce(reproduce::Reproduce),
+    Lab(lab::Lab),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Osi(osi) => osi.run(),
         Verb::Xot(xot) => xot.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
+        Verb::Lab(lab) => lab.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
     };

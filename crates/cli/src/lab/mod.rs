@@ -1,0 +1,87 @@
+//! `kiban lab`: sweeps, from a plan to a report.
+
+mod merge;
+mod questions;
+mod report;
+mod run;
+mod script;
+mod summary;
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::engine::{Plan, Question, questions as known};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Ask a question of many points: sweeps, their records, summaries, maps and curves.
+///
+/// A plan names a question and the values of its parameters. 'run' makes its trials and keeps a line of JSON for each; it
+/// goes on where it was ended. Parts of a plan may run on different machines and are merged. What comes later is made from
+/// records alone, as often as one likes.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban lab questions wide-area-atm          what a plan may say\n  kiban lab run map.toml --out map           make it; run the same again to go on\n  kiban lab report map                       maps and curves, into map/report\n  kiban lab script slurm map.toml --shards 8 a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Questions(questions::Questions),
+    Run(run::Run),
+    Merge(merge::Merge),
+    Summary(summary::Summary),
+    Report(report::Report),
+    Script(script::Script),
+}
+
+impl Lab {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        match self.verb {
+            Verb::Questions(questions) => questions.run(),
+            Verb::Run(run) => run.run(),
+            Verb::Merge(merge) => merge.run(),
+            Verb::Summary(summary) => summary.run(),
+            Verb::Report(report) => report.run(),
+            Verb::Script(script) => script.run(),
+        }
+    }
+}
+
+/// Reads a plan, and judges its points.
+fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("the plan {} cannot be read: {error}", path.display()))?;
+    let plan = Plan::read(&text, &known::all()).map_err(|mistakes| {
+        let lines: Vec<String> = mistakes.iter().map(|mistake| format!("  {mistake}")).collect();
+        format!("the plan {} cannot be run:\n{}", path.display(), lines.join("\n"))
+    })?;
+    let question = known::find(&plan.question).expect("a plan is read for a known question");
+    plan.judge(question).map_err(|what| format!("the plan {}: {what}", path.display()))?;
+    Ok((plan, question))
+}
+
+/// A folder beside the plan's name, in the current folder.
+fn folder(plan: &Path, ending: &str) -> PathBuf {
+    let stem = plan.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy().into_owned());
+    PathBuf::from(format!("{stem}{ending}.lab"))
+}
+
+fn json(object: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
+    crate::print(&(text + "\n"))
+}
+
+/// A bar on standard error, if somebody watches.
+fn bar(trials: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} trials, {eta} to go {msg}");
+    let style = style.expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(trials), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+fn status(whole: bool) -> ExitCode {
+    if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,97 @@
+//! `kiban lab questions`.
+
+use clap::Args;
+use kiban_lab::Table;
+use kiban_lab::engine::{Question, Time, Value, questions};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// List the questions that plans may ask, or all that can be said of one.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban lab questions                 all of them\n  kiban lab questions wide-area-atm   its parameters, its metrics, and a plan to begin with"
+)]
+pub(super) struct Questions {
+    /// The question.
+    name: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Questions {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        let all = questions::all();
+        let chosen: Vec<&dyn Question> = match &self.name {
+            None => all,
+            Some(name) => vec![questions::find(name).ok_or_else(|| {
+                format!("the question '{name}' is not known; {}", questions::nearest(name))
+            })?],
+        };
+        if self.json {
+            let objects: Vec<serde_json::Value> = chosen.iter().map(|question| object(*question)).collect();
+            super::json(&objects)?;
+        } else if self.name.is_some() {
+            chosen.iter().try_for_each(|question| crate::print(&page(*question)))?;
+        } else {
+            let mut table = Table::new("").words("question").words("time").words("what");
+            for question in chosen {
+                table.row([question.name(), time(question), question.what()]);
+            }
+            crate::print(&table.to_string())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn time(question: &dyn Question) -> &'static str {
+    match question.time() {
+        Time::Virtual => "virtual",
+        Time::Real => "real",
+    }
+}
+
+fn page(question: &dyn Question) -> String {
+    let title = format!("{}: {} ({} time)", question.name(), question.what(), time(question));
+    let mut parameters = Table::new(title).words("parameter").words("default").words("what");
+    for parameter in question.parameters() {
+        let default = parameter.default.as_ref().map_or("to be said".to_owned(), Value::to_string);
+        parameters.row([parameter.name, &default, parameter.what]);
+    }
+    let mut metrics = Table::new("").words("metric").words("unit").words("what");
+    for metric in question.metrics() {
+        metrics.row([metric.name, metric.unit, metric.what]);
+    }
+    format!("{parameters}\n{metrics}\nA plan to begin with:\n\n{}", beginning(question))
+}
+
+/// A plan with all defaults.
+fn beginning(question: &dyn Question) -> String {
+    let line = |parameter: &kiban_lab::engine::Parameter| {
+        let value = match &parameter.default {
+            Some(Value::Word(word)) => format!("\"{word}\""),
+            Some(value) => value.to_string(),
+            None => "\"\"".to_owned(),
+        };
+        format!("{} = {value}\n", parameter.name)
+    };
+    let parameters: String = question.parameters().iter().map(line).collect();
+    format!("question = \"{}\"\n\n[parameters]\n{parameters}", question.name())
+}
+
+fn object(question: &dyn Question) -> serde_json::Value {
+    let parameters = question.parameters().iter().map(
+        |parameter| json!({ "name": parameter.name, "what": parameter.what, "default": parameter.default }),
+    );
+    let metrics = question
+        .metrics()
+        .iter()
+        .map(|metric| json!({ "name": metric.name, "what": metric.what, "unit": metric.unit }));
+    json!({
+        "name": question.name(),
+        "what": question.what(),
+        "time": time(question),
+        "parameters": parameters.collect::<Vec<_>>(),
+        "metrics": metrics.collect::<Vec<_>>(),
+    })
+}

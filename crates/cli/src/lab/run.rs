@@ -1,0 +1,114 @@
+//! `kiban lab run`.
+
+use clap::Args;
+use kiban_lab::engine::{self, Cache, Manifest, Options, Shard, sweep};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// More trials than these are not begun without asking.
+const TRIALS_MAX: u64 = 100_000;
+
+/// Make the trials of a plan, or those that are still missing.
+///
+/// The folder gets a line for each trial in records.jsonl as soon as it was made, so that a run may be ended at any moment;
+/// the same command goes on with it. Virtual time uses all processors. In real time trials run one after the other, and one
+/// that others disturbed is made again.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban lab run map.toml                        into map.lab\n  kiban lab run map.toml --out /data/map        go on with it if it was ended\n  kiban lab run map.toml --shard 3/8 --out 3    the third of eight parts; merge them afterwards\n  kiban lab run map.toml --cache ~/.cache/kiban  take what other runs have made already"
+)]
+pub(super) struct Run {
+    /// The plan (TOML; 'kiban lab questions NAME' prints one to begin with).
+    plan: PathBuf,
+    /// The folder of the run; it is made if it does not exist [default: the plan's name, .lab].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Make part k of n, k from 1.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<Shard>,
+    /// Share records of virtual time with other runs through this folder.
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Threads for virtual time [default: one a processor].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Begin without asking, however many trials there are.
+    #[arg(long)]
+    yes: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        let (plan, question) = super::plan(&self.plan)?;
+        let shard = self.shard.unwrap_or(Shard::ALL);
+        let trials = shard.count(plan.trials());
+        if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
+            return Err("nothing was begun".to_owned());
+        }
+        let ending = if shard.is_all() { String::new() } else { format!("-{shard}").replace('/', "-of-") };
+        let out = self.out.unwrap_or_else(|| super::folder(&self.plan, &ending));
+        let say = |error: engine::StoreError| error.to_string();
+        let run = engine::Run::open(&out, Manifest::new(question, plan, shard)).map_err(say)?;
+        for broken in &run.found().broken {
+            eprintln!("kiban: {}: line {} was skipped: {}", out.display(), broken.line, broken.why);
+        }
+        let cache = self.cache.as_deref().map(Cache::new);
+        let options = Options { workers: self.jobs.map(usize::from), ..Options::default() };
+        let bar = super::bar(trials);
+        let progress = |outcome: &engine::Outcome| {
+            bar.set_position(outcome.found + outcome.cached + outcome.made + outcome.failed);
+            if outcome.redone > 0 {
+                bar.set_message(format!("({} made again)", outcome.redone));
+            }
+        };
+        let outcome = sweep(question, &run, cache.as_ref(), &options, &progress).map_err(say)?;
+        bar.finish_and_clear();
+        if self.json {
+            super::json(&outcome)?;
+        } else {
+            crate::print(&words(&outcome, &out.display().to_string()))?;
+        }
+        for failure in &outcome.failures {
+            eprintln!("kiban: failed: {failure}");
+        }
+        Ok(super::status(outcome.is_whole()))
+    }
+}
+
+fn words(outcome: &engine::Outcome, out: &str) -> String {
+    let engine::Outcome { trials, found, cached, made, redone, disturbed, failed, .. } = outcome;
+    let mut words = vec![format!("{made} made")];
+    for (count, what) in [
+        (found, "had a record"),
+        (cached, "from the cache"),
+        (redone, "made again, since others disturbed them or they were lost"),
+        (disturbed, "are marked: others disturbed every try"),
+        (failed, "FAILED: run the same again to try them again"),
+    ] {
+        if *count > 0 {
+            words.push(format!("{count} {what}"));
+        }
+    }
+    format!("{out}: {trials} trials: {}\n", words.join(", "))
+}
+
+/// Asks a person, if there is one.
+fn asked(trials: u64) -> Result<bool, String> {
+    let what = format!("the plan has {trials} trials here, which is more than {TRIALS_MAX}");
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(format!(
+            "{what}, and there is no terminal to ask: say --yes if that is meant, make a part with --shard, or take fewer \
+             values"
+        ));
+    }
+    let trouble = |error: std::io::Error| format!("the terminal cannot be used: {error}");
+    eprint!("{what}. Begin? [y/N] ");
+    std::io::stderr().flush().map_err(trouble)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(trouble)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
