@@ -4,9 +4,10 @@ use super::address::Remote;
 use super::options::{Association, activity};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_real::Clock;
-use kiban_real::ftam::client::{Client, ClientConfig, Said, has_docket};
+use kiban_real::ftam::client::{Client, ClientConfig, ConnectError, Said, has_docket};
 use kiban_real::ftam::timing::Stopwatch;
 use kiban_stack::osi::ftam::filestore::RESERVED;
+use kiban_stack::osi::ftam::filestore::Trouble;
 use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
 use serde::Serialize;
 use std::path::Path;
@@ -14,6 +15,9 @@ use std::time::Duration;
 
 /// Before the first attempt to connect again; each later one waits twice as long.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is said of a transfer of which a note is kept.
+const GOES_ON: &str = "; --resume goes on from there";
 
 /// An association with one host.
 pub(super) struct Link {
@@ -58,12 +62,16 @@ impl Link {
         })
     }
 
-    async fn client(&mut self) -> Result<&mut Client, String> {
+    async fn connect(&mut self) -> Result<&mut Client, ConnectError> {
         if self.client.is_none() {
-            let client = Client::connect(&self.config).await;
-            self.client = Some(client.map_err(|error| format!("{}: {error}", self.host))?);
+            self.client = Some(Client::connect(&self.config).await?);
         }
         Ok(self.client.as_mut().expect("it has just been made"))
+    }
+
+    async fn client(&mut self) -> Result<&mut Client, String> {
+        let host = self.host.clone();
+        self.connect().await.map_err(|error| format!("{host}: {error}"))
     }
 
     /// A job without contents.
@@ -92,7 +100,20 @@ impl Link {
         self.client().await?;
         let clock = Clock::new();
         loop {
-            let client = self.client().await?;
+            let client = match self.connect().await {
+                Ok(client) => client,
+                // A server that was restarted may need a moment until it listens.
+                Err(error) if may_pass(&error) && retries > 0 => {
+                    retries -= 1;
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                    continue;
+                }
+                Err(error) => {
+                    bar.finish_and_clear();
+                    return Err(format!("{}: {error}{GOES_ON}", self.host));
+                }
+            };
             let progress = client.progress();
             let watch = show(bar.clone(), progress.clone());
             let outcome = tokio::select! {
@@ -119,7 +140,13 @@ impl Link {
                 }
                 Err(failure) => {
                     bar.finish_and_clear();
-                    let hint = if failure.docket.is_some() { "; --resume goes on from there" } else { "" };
+                    let hint = match failure {
+                        Failure { docket: Some(_), .. } => GOES_ON,
+                        Failure { local: Some(Trouble::NotAFile), .. } if matches!(job, Job::Get { .. }) => {
+                            "; --recursive fetches directories"
+                        }
+                        _ => "",
+                    };
                     return Err(format!("{remote}: {}{hint}", Said(&failure)));
                 }
             }
@@ -137,6 +164,11 @@ impl Link {
         }
         self.stopwatch
     }
+}
+
+/// Whether connecting may succeed a moment later.
+fn may_pass(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
 }
 
 /// Nothing is left beside a local file, but what others may still want: only empty directories go.

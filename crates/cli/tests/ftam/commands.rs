@@ -176,6 +176,29 @@ fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_unt
 }
 
 #[test]
+fn a_put_waits_for_a_server_that_is_restarted() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let contents = noise(6_000_000);
+    fs::write(place.at("here"), &contents).expect("written");
+    let (port, place) = (server.port, &place);
+    let relay = Relay::new(port, vec![Fate::Hold { up: 3_000_000, down: u64::MAX }]);
+    // The relay dials the server for each connection: once it is gone, who connects again is cut at once.
+    std::thread::scope(|scope| {
+        let there = remote(relay.port, "there");
+        let checks = ["--checkpoint-bytes", "200000", "-q", "--retries", "6", "--json"];
+        let put = scope.spawn(move || place.run(&[&["put"], &checks[..], &["here", &there]].concat()));
+        relay.wait_held();
+        drop(server);
+        relay.go_on();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let _server = place.serve_at(port, &[], &[]);
+        put.join().expect("the put ended well");
+    });
+    same(&place.at("root/there"), &contents);
+}
+
+#[test]
 fn the_same_through_tls_and_not_without() {
     let place = Place::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");

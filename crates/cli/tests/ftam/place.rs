@@ -262,7 +262,8 @@ impl Relay {
             let mut fates = fates.into_iter();
             for client in listener.incoming() {
                 let client = client.expect("accepted");
-                let server = TcpStream::connect(("127.0.0.1", server)).expect("it listens");
+                // Whoever connects while the server is away is cut.
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 let fate = fates.next().unwrap_or(Fate::Pass);
                 for upwards in [true, false] {
                     let (client, server) =
