@@ -1,9 +1,13 @@
 //! Remote names: `ftam://user@host:port/path`.
 
 use kiban_wire::tpkt::PORT;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::str::FromStr;
 use url::{Host, Url};
+
+/// What would not be read again as it was meant, in a path and in a user's name.
+const PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+const USER: &AsciiSet = &PATH.add(b'@').add(b'/').add(b':');
 
 /// A file or directory of a responder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,12 +88,14 @@ impl std::fmt::Display for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ftam://")?;
         if let Some(user) = &self.user {
-            write!(f, "{user}@")?;
+            write!(f, "{}@", utf8_percent_encode(user, USER))?;
         }
-        match self.port {
-            PORT => write!(f, "{}/{}", self.host, self.path),
-            _ => write!(f, "{}/{}", self.endpoint(), self.path),
-        }
+        let endpoint = self.endpoint();
+        let host = match self.port {
+            PORT => endpoint.strip_suffix(&format!(":{PORT}")).unwrap_or(&endpoint),
+            _ => &endpoint,
+        };
+        write!(f, "{host}/{}", utf8_percent_encode(&self.path, PATH))
     }
 }
 
@@ -112,6 +118,19 @@ mod tests {
         ];
         for (text, expected) in rows {
             assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_can_be_said_again() {
+        for text in [
+            "ftam://eve@switch.example/cdr/today",
+            "ftam://10.0.0.7:4102/a b",
+            "ftam://[2001:db8::7]/x",
+            "ftam://[2001:db8::7]:4102/x",
+            "ftam://op%40site@host/50%25 of it%3F%23.txt",
+        ] {
+            assert_eq!(text.parse().map(|remote: Remote| remote.to_string()), Ok(text.into()));
         }
     }
 
