@@ -23,8 +23,7 @@ use std::process::ExitCode;
 /// Communications boards in software.
 ///
 /// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
-/// queues. kiban is such boards as programs, in virtual time and, for the VI Architecture and for RDMA, in
-/// real time.
+/// queues. kiban is such boards as programs, in virtual time and, for the VI Architecture, RDMA and OSI, in real time.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {

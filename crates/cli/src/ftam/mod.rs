@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// taken from --password-file, from KIBAN_FTAM_PASSWORD, or asked for.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban ftam passwd users.toml collector                       a user, with a password that is asked for\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam ls ftam://collector@127.0.0.1:4102/\n  kiban ftam put today.cdr ftam://collector@127.0.0.1:4102/today.cdr\n  kiban ftam get ftam://collector@127.0.0.1:4102/today.cdr .\n  kiban ftam get --resume ftam://exchange.example/huge .       go on where the last attempt was cut\n\nExit status: 0, 1 when something could not be done, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban ftam passwd users.toml collector              a user; asks for the password\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam ls ftam://collector@127.0.0.1:4102/\n  kiban ftam put today.cdr ftam://collector@127.0.0.1:4102/today.cdr\n  kiban ftam get ftam://collector@127.0.0.1:4102/today.cdr .\n  kiban ftam get --resume ftam://exchange.example/huge .       go on where the last attempt was cut\n\nExit status: 0, 1 when something could not be done, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Ftam {
     #[command(subcommand)]
@@ -31,22 +31,45 @@ pub(crate) struct Ftam {
 #[derive(Subcommand)]
 enum What {
     /// Fetch files.
+    #[command(
+        after_help = "Examples:\n  kiban ftam get ftam://collector@exchange.example/today.cdr .\n  kiban ftam get -r ftam://collector@exchange.example/calls .\n  kiban ftam get --resume ftam://collector@exchange.example/huge ."
+    )]
     Get(Get),
     /// Put files; one that is there is replaced when the new one is whole.
+    #[command(
+        after_help = "Examples:\n  kiban ftam put today.cdr ftam://collector@exchange.example/today.cdr\n  kiban ftam put --type text notes.txt ftam://collector@exchange.example/\n  kiban ftam put -r calls ftam://collector@exchange.example/calls"
+    )]
     Put(Put),
     /// Put a file's contents behind those of a remote one.
+    #[command(
+        after_help = "Example:\n  kiban ftam append --type text more.txt ftam://collector@exchange.example/notes.txt"
+    )]
     Append(Append),
     /// List a directory.
+    #[command(
+        after_help = "Examples:\n  kiban ftam ls ftam://collector@exchange.example/\n  kiban ftam ls -r --json ftam://collector@exchange.example/calls"
+    )]
     Ls(Ls),
     /// Show a file's attributes.
+    #[command(after_help = "Example:\n  kiban ftam stat ftam://collector@exchange.example/today.cdr")]
     Stat(One),
     /// Delete files.
+    #[command(
+        after_help = "Example:\n  kiban ftam rm ftam://collector@exchange.example/today.cdr ftam://collector@exchange.example/old.cdr\n\nA directory must be empty."
+    )]
     Rm(Many),
     /// Give a file another name, on the same host.
+    #[command(
+        after_help = "Example:\n  kiban ftam mv ftam://collector@exchange.example/today.cdr old/today.cdr\n\nThe new name stands without host, from the home on; nothing is replaced."
+    )]
     Mv(Mv),
     /// Make a directory.
+    #[command(after_help = "Example:\n  kiban ftam mkdir ftam://collector@exchange.example/old")]
     Mkdir(One),
     /// Change a file's attributes.
+    #[command(
+        after_help = "Example:\n  kiban ftam chattr --storage-account billing ftam://collector@exchange.example/today.cdr"
+    )]
     Chattr(Chattr),
     /// Serve a directory as a filestore until ctrl-c.
     Serve(Box<serve::Serve>),
