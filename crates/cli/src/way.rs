@@ -162,6 +162,7 @@ pub(crate) fn cannot_listen(address: impl Display, error: &std::io::Error) -> St
             ": ports below 1024 need a right; take one above, or give the program CAP_NET_BIND_SERVICE"
         }
         std::io::ErrorKind::AddrInUse => ": another program is there; take another port",
+        std::io::ErrorKind::InvalidInput => ": write ADDRESS:PORT; 0.0.0.0 or [::] is all addresses",
         std::io::ErrorKind::AddrNotAvailable => {
             ": the address is not this host's; 0.0.0.0 or [::] is all of them"
         }

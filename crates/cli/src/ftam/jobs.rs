@@ -76,8 +76,13 @@ impl Report {
         for moved in self.transfers.iter().filter(|_| !association.quiet) {
             let Moved { from, to, bytes, seconds, resumed } = moved;
             let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
-            let how = if *resumed { "resumed".into() } else { format!("{rate:.1} MB/s") };
-            print(&format!("{from} -> {to}: {bytes} bytes in {seconds:.3} s, {how}\n"))?;
+            let how = match *bytes {
+                _ if *resumed => ", resumed".into(),
+                // A rate would be that of the questions and answers around it.
+                ..1_000_000 => String::new(),
+                _ => format!(", {rate:.1} MB/s"),
+            };
+            print(&format!("{from} -> {to}: {bytes} bytes in {seconds:.3} s{how}\n"))?;
         }
         if let Some(entries) = &self.entries {
             print(&list(String::new(), entries).to_string())?;
@@ -142,7 +147,9 @@ impl Get {
         waiting.reverse();
         while let Some((remote, name, depth)) = waiting.pop() {
             let is_directory = self.recursive && self.is_directory(&mut link, &remote).await;
-            let done = if is_directory {
+            let done = if !self.recursive && (remote.path.is_empty() || remote.path.ends_with('/')) {
+                Err(format!("{remote}: it is a directory; --recursive fetches all that is in it"))
+            } else if is_directory {
                 self.descend(&mut link, &remote, &name, depth, &root, &mut waiting).await
             } else {
                 self.fetch(&mut link, &remote, &name, &root).await.map(|moved| report.transfers.push(moved))
@@ -273,6 +280,7 @@ async fn put(
     remote: &Remote,
     behind: bool,
 ) -> Result<Moved, String> {
+    std::fs::metadata(local).map_err(|error| format!("{}: {error}", local.display()))?;
     let name = Name::read(&file_name(local)?).map_err(|wrong| format!("{}: {wrong}", local.display()))?;
     let document = transfer.kind.unwrap_or(Kind::Binary).document();
     let path = remote.path.clone();

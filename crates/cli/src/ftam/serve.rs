@@ -7,12 +7,20 @@ use kiban_real::ftam::door::Gate;
 use kiban_real::ftam::serve::{Service, ServiceConfig};
 use kiban_real::ftam::users::{Attempts, Patience, Users, write_password};
 use kiban_real::osi::secure::{self, Identity};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+fn cannot_serve(root: &Path, error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::NotFound => "; make the directory, or name another with --root",
+        _ => "",
+    };
+    format!("{}: {error}{remedy}", root.display())
+}
 
 #[derive(Args)]
 #[command(
@@ -95,8 +103,7 @@ impl Serve {
             let acceptor = secure::acceptor(&Identity { certificate, key }, self.tls_ca.as_deref());
             config.tls = Some(acceptor.map_err(|error| error.to_string())?);
         }
-        let service = Service::new(config, gate.clone())
-            .map_err(|error| format!("{}: {error}", self.root.display()))?;
+        let service = Service::new(config, gate.clone()).map_err(|error| cannot_serve(&self.root, &error))?;
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| cannot_listen(&self.listen, &error))?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -155,9 +162,11 @@ impl Passwd {
         let is_new = !self.file.exists();
         write_password(&self.file, &self.user, password.as_bytes())
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
+        let (file, user) = (self.file.display(), &self.user);
         if is_new {
-            let file = self.file.display();
-            eprintln!("kiban: {file} is new: {} may read; more rights are a matter of editing it", self.user);
+            eprintln!("kiban: {file} is new: {user} may read; more rights are a matter of editing it");
+        } else {
+            eprintln!("kiban: {file}: the password of {user} is set; kill -HUP lets a server read it");
         }
         Ok(ExitCode::SUCCESS)
     }
