@@ -176,6 +176,27 @@ fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_unt
 }
 
 #[test]
+fn a_put_that_is_gone_on_with_has_the_type_and_the_creator_of_one_in_a_piece() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let lines: String = (0..400_000).map(|line| format!("line {line}\n")).collect();
+    fs::write(place.at("here"), &lines).expect("written");
+    let relay = Relay::new(server.port, vec![cut_up(3_000_000)]);
+    let (cut, whole) = (remote(relay.port, "cut"), remote(server.port, "whole"));
+    let put = ["put", "--type", "text", "-q", "--checkpoint-bytes", "200000", "--retries", "0"];
+    assert_eq!(place.try_run(&[&put[..], &["here", &cut]].concat()).status.code(), Some(1));
+    let said = place.run(&[&put[..], &["--resume", "--json", "here", &cut]].concat());
+    assert!(said.contains("\"resumed\":true"), "{said}");
+    place.run(&[&put[..], &["here", &whole]].concat());
+    let [cut, whole] = [cut, whole].map(|name| {
+        let said: Value = serde_json::from_str(&place.run(&["stat", "--json", &name])).expect("JSON");
+        ["type", "bytes", "creator", "modifier"].map(|word| said["attributes"][word].clone())
+    });
+    assert_eq!(cut, whole);
+    assert_eq!((whole[0].as_str(), whole[2].as_str()), (Some("FTAM-1 text"), Some("eve")));
+}
+
+#[test]
 fn a_put_waits_for_a_server_that_is_restarted() {
     let place = Place::new();
     let server = place.serve(&[], &[]);

@@ -74,7 +74,7 @@ fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
     from.put(path, contents);
     let clock = Clock::new();
     let (source, entry) = from.open(path)?;
-    let begun = to.begin(path, Way::Replace, &[])?;
+    let begun = to.begin(path, Way::Replace)?;
     let mut at = 0;
     while at < entry.bytes {
         let bytes = from.read(source, at, LARGE_FDATA_BYTES)?;
@@ -82,7 +82,7 @@ fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, Trouble> {
         to.write(begun.handle, at, Rope::from(bytes))?;
         at += length;
     }
-    to.finish(begun.handle)?;
+    to.finish(begun.handle, &[])?;
     Ok(contents.len() as f64 * 8.0 / clock.now().as_secs_f64() / 1e6)
 }
 

@@ -100,7 +100,6 @@ struct Writer {
     new: OwnedFd,
     token: String,
     way: Way,
-    marks: Vec<(Mark, Vec<u8>)>,
 }
 
 impl DirectoryDisk {
@@ -213,7 +212,7 @@ impl DirectoryDisk {
         Ok(left)
     }
 
-    fn place(&self, writer: &mut Writer) -> Result<(), Trouble> {
+    fn place(&self, writer: &mut Writer, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
         let bytes = writer.contents.bytes();
         let contents = writer.contents.whole()?;
         let Place { directory, name } = &writer.place;
@@ -234,7 +233,7 @@ impl DirectoryDisk {
                 return Err(trouble);
             }
             // The bytes are there, which is what matters.
-            let _ = marks::change(&file, &writer.place, &writer.marks);
+            let _ = marks::change(&file, &writer.place, marks);
             return real(rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty()));
         }
         let old = enter(directory.as_fd(), name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY);
@@ -255,7 +254,7 @@ impl DirectoryDisk {
             Err(errno) => return Err(trouble(*errno)),
         }
         // Marks go first, where that can be: the file is seen with all that belongs to it.
-        marks::change(contents, &writer.place, &writer.marks)?;
+        marks::change(contents, &writer.place, marks)?;
         if last {
             real(rustix::fs::fsync(contents))?;
         }
@@ -333,7 +332,7 @@ impl Disk for DirectoryDisk {
         Ok(bytes.hand_on().slice(..wanted))
     }
 
-    fn begin(&mut self, path: &Path, way: Way, marks: &[(Mark, Vec<u8>)]) -> Result<Begun, Trouble> {
+    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble> {
         if self.is_full() {
             return Err(Trouble::TooMany);
         }
@@ -355,9 +354,8 @@ impl Disk for DirectoryDisk {
         let contents = real(places::create(new.as_fd(), &token, flags))?;
         real(rustix::fs::flock(&contents, FlockOperation::NonBlockingLockExclusive))?;
         let handle = self.handle();
-        let marks = marks.to_vec();
         let contents = Contents::new(contents, 0);
-        let writer = Writer { contents, place, new, token: token.clone(), way, marks };
+        let writer = Writer { contents, place, new, token: token.clone(), way };
         self.writers.insert(handle, writer);
         Ok(Begun { handle, token })
     }
@@ -382,7 +380,7 @@ impl Disk for DirectoryDisk {
         let handle = self.handle();
         let token = String::from(token);
         let contents = Contents::new(contents, bytes);
-        let writer = Writer { contents, place, new, token: token.clone(), way, marks: Vec::new() };
+        let writer = Writer { contents, place, new, token: token.clone(), way };
         self.writers.insert(handle, writer);
         Ok(Begun { handle, token })
     }
@@ -397,9 +395,9 @@ impl Disk for DirectoryDisk {
         if last { aside(|| real(rustix::fs::fdatasync(contents))) } else { Ok(()) }
     }
 
-    fn finish(&mut self, handle: Handle) -> Result<(), Trouble> {
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
         let mut writer = self.writers.remove(&handle).ok_or(Trouble::Unable)?;
-        let placed = aside(|| self.place(&mut writer));
+        let placed = aside(|| self.place(&mut writer, marks));
         if placed.is_err() {
             let _ = rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty());
         }

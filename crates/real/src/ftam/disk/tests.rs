@@ -53,9 +53,9 @@ fn each(story: impl Fn(&mut dyn Disk)) {
 }
 
 fn put(disk: &mut dyn Disk, name: &str, way: Way, contents: &[u8]) -> Result<(), Trouble> {
-    let begun = disk.begin(&path(name), way, &[])?;
+    let begun = disk.begin(&path(name), way)?;
     disk.write(begun.handle, 0, Rope::copied(contents))?;
-    disk.finish(begun.handle)
+    disk.finish(begun.handle, &[])
 }
 
 fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, Trouble> {
@@ -68,7 +68,7 @@ fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, Trouble> {
 /// On a disk without files.
 fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
     put(disk, "a", Way::New, b"old").unwrap();
-    let begun = disk.begin(&path("a"), Way::Replace, &[]).unwrap();
+    let begun = disk.begin(&path("a"), Way::Replace).unwrap();
     let mut pieces = Rope::copied(b"n");
     (0..1000).for_each(|_| pieces.push(Bytes::from_static(b"ew")));
     disk.write(begun.handle, 0, pieces.clone()).unwrap();
@@ -76,7 +76,7 @@ fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
     let (reader, entry) = disk.open(&path("a")).unwrap();
     assert_eq!(get(disk, "a").unwrap(), b"old");
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), ["a"]);
-    disk.finish(begun.handle).unwrap();
+    disk.finish(begun.handle, &[]).unwrap();
     assert_eq!(get(disk, "a").unwrap(), pieces.to_vec());
     assert_ne!(disk.look(&path("a")).unwrap().stamp, entry.stamp);
     // Who has begun to read reads on what he opened.
@@ -129,7 +129,7 @@ fn no_spelling_and_no_link_leads_out() {
         assert_eq!(disk.open(&path(name)).err(), Some(trouble), "open {name}");
         assert_eq!(disk.remove(&path(name)).err(), Some(trouble), "remove {name}");
         assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(trouble), "rename {name}");
-        assert_eq!(disk.begin(&path(name), Way::Extend, &[]).err(), Some(trouble), "extend {name}");
+        assert_eq!(disk.begin(&path(name), Way::Extend).err(), Some(trouble), "extend {name}");
         assert!(disk.list(&path(name), 10).is_err(), "list {name}");
         assert!(disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).is_err(), "mark {name}");
         if trouble == Trouble::Outside {
@@ -225,14 +225,14 @@ fn names_are_long_and_strange_and_some_are_too_long() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), Vec::<String>::new());
     assert_eq!(disk.open(&path("pipe")).err(), Some(Trouble::NotAFile));
-    assert_eq!(disk.begin(&path("pipe"), Way::Replace, &[]).err(), Some(Trouble::NotAFile));
+    assert_eq!(disk.begin(&path("pipe"), Way::Replace).err(), Some(Trouble::NotAFile));
 }
 
 #[test]
 fn what_was_left_is_resumed_by_one() {
     each(|disk| {
         put(disk, "a", Way::New, b"old").unwrap();
-        let begun = disk.begin(&path("a"), Way::Extend, &[]).unwrap();
+        let begun = disk.begin(&path("a"), Way::Extend).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"settled and more")).unwrap();
         assert_eq!(disk.resume(&path("a"), Way::Extend, &begun.token, 7).err(), Some(Trouble::Busy));
         disk.leave(begun.handle);
@@ -241,9 +241,9 @@ fn what_was_left_is_resumed_by_one() {
         assert_eq!(disk.resume(&path("a"), Way::Extend, "../dockets", 1).err(), Some(Trouble::NotThere));
         let again = disk.resume(&path("a"), Way::Extend, &begun.token, 7).unwrap();
         disk.write(again.handle, 7, Rope::copied(b"!")).unwrap();
-        disk.finish(again.handle).unwrap();
+        disk.finish(again.handle, &[]).unwrap();
         assert_eq!(get(disk, "a").unwrap(), b"oldsettled!");
-        let begun = disk.begin(&path("b"), Way::New, &[]).unwrap();
+        let begun = disk.begin(&path("b"), Way::New).unwrap();
         disk.leave(begun.handle);
         disk.discard(&path("b"), &begun.token);
         disk.discard(&path("b"), &begun.token);
@@ -252,7 +252,7 @@ fn what_was_left_is_resumed_by_one() {
     // As if by another process.
     let ground = Ground::new();
     let (mut disk, mut other) = (ground.disk(), ground.disk());
-    let begun = disk.begin(&path("a"), Way::New, &[]).unwrap();
+    let begun = disk.begin(&path("a"), Way::New).unwrap();
     assert_eq!(other.resume(&path("a"), Way::New, &begun.token, 0).err(), Some(Trouble::Busy));
     drop(disk);
     let again = other.resume(&path("a"), Way::New, &begun.token, 0).unwrap();
@@ -271,7 +271,7 @@ fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
     ] {
         let ground = Ground::new();
         let mut disk = ground.disk_with(Settings { durability, ..Settings::default() });
-        let begun = disk.begin(&path("a"), Way::New, &[]).unwrap();
+        let begun = disk.begin(&path("a"), Way::New).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"contents")).unwrap();
         disk.settle(begun.handle).unwrap();
         disk.leave(begun.handle);
@@ -286,18 +286,18 @@ fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
     let ground = Ground::new();
     let settings = Settings { left_max: 20, ..Settings::default() };
     let mut disk = ground.disk_with(settings);
-    let first = disk.begin(&path("a"), Way::New, &[]).unwrap();
+    let first = disk.begin(&path("a"), Way::New).unwrap();
     disk.leave(first.handle);
     for _ in 1..settings.left_max {
-        let begun = disk.begin(&path("a"), Way::New, &[]).unwrap();
+        let begun = disk.begin(&path("a"), Way::New).unwrap();
         disk.leave(begun.handle);
     }
-    assert_eq!(disk.begin(&path("a"), Way::New, &[]).err(), Some(Trouble::TooMany));
+    assert_eq!(disk.begin(&path("a"), Way::New).err(), Some(Trouble::TooMany));
     let new = ground.root().join(".kiban-ftam/new");
     let old = fs::File::options().write(true).open(new.join(&first.token)).unwrap();
     old.set_modified(std::time::UNIX_EPOCH).unwrap();
-    let begun = disk.begin(&path("a"), Way::New, &[]).unwrap();
-    disk.finish(begun.handle).unwrap();
+    let begun = disk.begin(&path("a"), Way::New).unwrap();
+    disk.finish(begun.handle, &[]).unwrap();
     assert!(!new.join(&first.token).exists());
 }
 
@@ -320,7 +320,7 @@ fn a_failed_put_leaves_what_was_there() {
     each(|disk| {
         put(disk, "a", Way::New, b"old").unwrap();
         for way in [Way::Replace, Way::Extend] {
-            let begun = disk.begin(&path("a"), way, &[]).unwrap();
+            let begun = disk.begin(&path("a"), way).unwrap();
             disk.write(begun.handle, 0, Rope::copied(b"new")).unwrap();
             assert_eq!(disk.write(begun.handle, 4, Rope::copied(b"gap")), Err(Trouble::Unable));
             disk.abandon(begun.handle);
@@ -330,16 +330,16 @@ fn a_failed_put_leaves_what_was_there() {
     // Somebody else was faster.
     let ground = Ground::new();
     let mut disk = ground.disk();
-    let begun = disk.begin(&path("b"), Way::New, &[]).unwrap();
+    let begun = disk.begin(&path("b"), Way::New).unwrap();
     fs::write(ground.root().join("b"), "faster").unwrap();
-    assert_eq!(disk.finish(begun.handle), Err(Trouble::Exists));
-    let begun = disk.begin(&path("c"), Way::Replace, &[]).unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Exists));
+    let begun = disk.begin(&path("c"), Way::Replace).unwrap();
     fs::create_dir(ground.root().join("c")).unwrap();
-    assert_eq!(disk.finish(begun.handle), Err(Trouble::NotAFile));
-    let begun = disk.begin(&path("b"), Way::Extend, &[]).unwrap();
+    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::NotAFile));
+    let begun = disk.begin(&path("b"), Way::Extend).unwrap();
     fs::remove_file(ground.root().join("b")).unwrap();
     symlink(ground.0.join("outside/secret"), ground.root().join("b")).unwrap();
-    assert_eq!(disk.finish(begun.handle), Err(Trouble::Outside));
+    assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Outside));
     assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
 }
 
@@ -358,15 +358,15 @@ fn a_full_disk_is_told_and_changes_nothing() {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
         put(&mut disk, "a", Way::New, b"old").unwrap();
         for way in [Way::Replace, Way::Extend] {
-            let begun = disk.begin(&path("a"), way, &[]).unwrap();
+            let begun = disk.begin(&path("a"), way).unwrap();
             assert_eq!(disk.write(begun.handle, 0, vec![7; 512 * 1024].into()), Err(Trouble::Full));
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
         // It fits once, but not a second time behind what is there.
-        let begun = disk.begin(&path("a"), Way::Extend, &[]).unwrap();
+        let begun = disk.begin(&path("a"), Way::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
-        assert_eq!(disk.finish(begun.handle), Err(Trouble::Full));
+        assert_eq!(disk.finish(begun.handle, &[]), Err(Trouble::Full));
         assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         put(&mut disk, "b", Way::New, &[7; 100 * 1024]).unwrap();
     });
@@ -388,8 +388,8 @@ fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
         let long = vec![7; kiban_stack::osi::ftam::filestore::MARK_BYTES_MAX];
         disk.mark(&path("d/f"), &[(Mark::Account, b"sales".to_vec()), (Mark::Legal, long.clone())]).unwrap();
         fs::set_permissions(root.join("d/f"), fs::Permissions::from_mode(0o4640)).unwrap();
-        let begun = disk.begin(&path("d/f"), Way::Replace, &[(Mark::Creator, b"me".to_vec())]).unwrap();
-        disk.finish(begun.handle).unwrap();
+        let begun = disk.begin(&path("d/f"), Way::Replace).unwrap();
+        disk.finish(begun.handle, &[(Mark::Creator, b"me".to_vec())]).unwrap();
         disk.rename(&path("d/f"), &path("g")).unwrap();
         let marks = disk.look(&path("g")).unwrap().marks;
         assert_eq!((marks.text(Mark::Account), marks.text(Mark::Creator)), (Some("sales"), Some("me")));
@@ -417,8 +417,8 @@ fn a_directory_moves_with_what_is_in_it_and_marks_stay_with_a_file() {
         let marks = [(Mark::Account, b"sales".to_vec()), (Mark::Legal, b"none".to_vec())];
         disk.mark(&path("d/f"), &marks).unwrap();
         disk.rename(&path("d"), &path("e")).unwrap();
-        let begun = disk.begin(&path("e/f"), Way::Replace, &[(Mark::Legal, vec![])]).unwrap();
-        disk.finish(begun.handle).unwrap();
+        let begun = disk.begin(&path("e/f"), Way::Replace).unwrap();
+        disk.finish(begun.handle, &[(Mark::Legal, vec![])]).unwrap();
         let marks = disk.look(&path("e/f")).unwrap().marks;
         assert_eq!((marks.text(Mark::Account), marks.text(Mark::Legal)), (Some("sales"), None));
         assert_eq!(disk.look(&path("d")).err(), Some(Trouble::NotThere));
@@ -462,13 +462,13 @@ fn directories_and_their_trouble() {
             (disk.open(&path(".")).err(), Trouble::NotAFile),
             (disk.list(&path("f"), 10).err(), Trouble::NotADirectory),
             (disk.list(&path("."), 1).err(), Trouble::TooMany),
-            (disk.begin(&path("f"), Way::New, &[]).err(), Trouble::Exists),
-            (disk.begin(&path("g"), Way::Extend, &[]).err(), Trouble::NotThere),
-            (disk.begin(&path("d"), Way::Replace, &[]).err(), Trouble::NotAFile),
-            (disk.begin(&path("."), Way::Replace, &[]).err(), Trouble::NotAFile),
-            (disk.begin(&path("."), Way::New, &[]).err(), Trouble::NotAFile),
-            (disk.begin(&path("g/h"), Way::New, &[]).err(), Trouble::NotThere),
-            (disk.begin(&path("f/h"), Way::New, &[]).err(), Trouble::NotADirectory),
+            (disk.begin(&path("f"), Way::New).err(), Trouble::Exists),
+            (disk.begin(&path("g"), Way::Extend).err(), Trouble::NotThere),
+            (disk.begin(&path("d"), Way::Replace).err(), Trouble::NotAFile),
+            (disk.begin(&path("."), Way::Replace).err(), Trouble::NotAFile),
+            (disk.begin(&path("."), Way::New).err(), Trouble::NotAFile),
+            (disk.begin(&path("g/h"), Way::New).err(), Trouble::NotThere),
+            (disk.begin(&path("f/h"), Way::New).err(), Trouble::NotADirectory),
             (disk.rename(&path("f"), &path("d/f")).err(), Trouble::Exists),
             (disk.rename(&path("d"), &path("d/e")).err(), Trouble::Unable),
             (disk.rename(&path("g"), &path("h")).err(), Trouble::NotThere),
@@ -495,7 +495,7 @@ fn directories_and_their_trouble() {
     assert_eq!(below.look(&path("f")).unwrap().bytes, 1);
     disk.remove(&path("d/f")).unwrap();
     // Contents that wait to be resumed are something.
-    let begun = disk.begin(&path("d/g"), Way::New, &[]).unwrap();
+    let begun = disk.begin(&path("d/g"), Way::New).unwrap();
     assert_eq!(disk.remove(&path("d")).err(), Some(Trouble::NotEmpty));
     disk.abandon(begun.handle);
     disk.remove(&path("d")).unwrap();

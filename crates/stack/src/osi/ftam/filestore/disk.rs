@@ -120,8 +120,8 @@ pub trait Disk {
     /// file is not what it was when it was opened.
     fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, Trouble>;
 
-    /// Begins new contents with these marks; marks of a file that is there stay otherwise as they are.
-    fn begin(&mut self, path: &Path, way: Way, marks: &[(Mark, Vec<u8>)]) -> Result<Begun, Trouble>;
+    /// Begins new contents.
+    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble>;
 
     /// Opens contents that were left, cut to `bytes`: what [`Disk::settle`] was last told of is there.
     fn resume(&mut self, path: &Path, way: Way, token: &str, bytes: u64) -> Result<Begun, Trouble>;
@@ -133,9 +133,10 @@ pub trait Disk {
     /// Makes what is written last, as far as the disk's policy has it: a checkpoint.
     fn settle(&mut self, handle: Handle) -> Result<(), Trouble>;
 
-    /// Puts written contents into their place; whatever the result, the handle is closed, and on trouble the old
+    /// Puts written contents into their place, with these marks; marks of a file that is there stay otherwise as they are.
+    /// Whatever the result, the handle is closed, and on trouble the old
     /// contents are as they were.
-    fn finish(&mut self, handle: Handle) -> Result<(), Trouble>;
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble>;
 
     /// Closes; written contents wait for a [`Disk::resume`].
     fn leave(&mut self, handle: Handle);

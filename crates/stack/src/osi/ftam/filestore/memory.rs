@@ -73,7 +73,6 @@ struct Unfinished {
     way: Way,
     contents: Vec<u8>,
     settled: usize,
-    marks: Vec<(Mark, Vec<u8>)>,
     open: bool,
 }
 
@@ -270,7 +269,7 @@ impl MemoryDisk {
         self.nodes.retain(|number, _| named.contains(number) || read.contains(number));
     }
 
-    fn place(&mut self, unfinished: Unfinished) -> Result<(), Trouble> {
+    fn place(&mut self, unfinished: Unfinished, changes: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
         let path = &unfinished.path;
         self.directory_above(path)?;
         let (old, date) = (self.names.get(path).copied(), self.date);
@@ -280,7 +279,7 @@ impl MemoryDisk {
                 let node = self.file(path)?;
                 let node = self.nodes.get_mut(&node).expect("names lead to nodes");
                 node.contents.extend_from_slice(&unfinished.contents);
-                node.marks.change(&unfinished.marks);
+                node.marks.change(changes);
                 node.modified = date;
                 node.version += 1;
             }
@@ -289,7 +288,7 @@ impl MemoryDisk {
                     self.file(path)?;
                 }
                 let mut marks = old.map(|old| self.nodes[&old].marks.clone()).unwrap_or_default();
-                marks.change(&unfinished.marks);
+                marks.change(changes);
                 let created = old.map_or(date, |old| self.nodes[&old].created);
                 let node = self.add(Kind::File, unfinished.contents, marks);
                 self.nodes.get_mut(&node).expect("it was added").created = created;
@@ -355,7 +354,7 @@ impl Disk for MemoryDisk {
         Ok(Bytes::copy_from_slice(&node.contents[at..end]))
     }
 
-    fn begin(&mut self, path: &Path, way: Way, marks: &[(Mark, Vec<u8>)]) -> Result<Begun, Trouble> {
+    fn begin(&mut self, path: &Path, way: Way) -> Result<Begun, Trouble> {
         self.call(Call::Begin, Some(path))?;
         if path.is_root() {
             return Err(Trouble::NotAFile);
@@ -370,8 +369,8 @@ impl Disk for MemoryDisk {
             return Err(Trouble::TooMany);
         }
         let token = format!("begun-{}", self.number());
-        let (path, marks) = (path.clone(), marks.to_vec());
-        let unfinished = Unfinished { path, way, contents: Vec::new(), settled: 0, marks, open: true };
+        let path = path.clone();
+        let unfinished = Unfinished { path, way, contents: Vec::new(), settled: 0, open: true };
         self.begun.insert(token.clone(), unfinished);
         Ok(Begun { handle: self.opened(Open::Writer { token: token.clone() }), token })
     }
@@ -413,13 +412,13 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn finish(&mut self, handle: Handle) -> Result<(), Trouble> {
+    fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), Trouble> {
         let trouble = self.call(Call::Finish, None);
         let Some(Open::Writer { token }) = self.open.get(&handle) else { return Err(Trouble::Unable) };
         let unfinished = self.begun.remove(token).expect("writers have contents");
         self.open.remove(&handle);
         trouble?;
-        let placed = self.place(unfinished);
+        let placed = self.place(unfinished, marks);
         self.sweep();
         placed
     }

@@ -36,12 +36,10 @@ impl Initiator {
             (Job::Get { .. }, Some(Document::Directory(_) | Document::DirectoryOld(_)), None) => {
                 Err(Trouble::NotAFile)
             }
-            (Job::Get { local, .. }, Some(document), None) => {
-                disk.begin(local, Way::Replace, &[]).map(|begun| {
-                    let inflow = Box::new(Inflow::new(document, false));
-                    Transfer::In { begun, inflow, at: 0, points: Points::new(START) }
-                })
-            }
+            (Job::Get { local, .. }, Some(document), None) => disk.begin(local, Way::Replace).map(|begun| {
+                let inflow = Box::new(Inflow::new(document, false));
+                Transfer::In { begun, inflow, at: 0, points: Points::new(START) }
+            }),
             (Job::Put { local, .. } | Job::Append { local, .. }, Some(document), None) => {
                 disk.open(local).map(|(handle, entry)| {
                     let outflow = Box::new(Outflow::new(document, fdata_bytes, false, entry.bytes, 0));
@@ -237,7 +235,7 @@ impl Initiator {
             Some(Transfer::Out { handle, .. }) => disk.leave(handle),
             Some(Transfer::In { begun, .. }) if running.failure.is_some() => disk.abandon(begun.handle),
             Some(Transfer::In { begun, .. }) => {
-                if let Err(trouble) = disk.finish(begun.handle) {
+                if let Err(trouble) = disk.finish(begun.handle, &[]) {
                     self.local_failure(trouble);
                 }
             }

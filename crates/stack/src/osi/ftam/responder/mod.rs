@@ -22,8 +22,8 @@ mod select;
 mod transfer;
 
 use super::filestore::{
-    Actions, Admission, Begun, Concurrency, Disk, Doorkeeper, Entry, Hold, Judgement, Kind, Path, Refusal,
-    Trouble, Visitor, Way,
+    Actions, Admission, Begun, Concurrency, Disk, Doorkeeper, Entry, Hold, Judgement, Kind, Mark, Path,
+    Refusal, Trouble, Visitor, Way,
 };
 use super::{Indication, Initialize, Machine, Request, State};
 use alloc::boxed::Box;
@@ -172,6 +172,14 @@ pub struct Responder {
     counters: Counters,
 }
 
+/// Contents that are not in their place yet, and the marks that they will have there. A docket keeps them, so that a transfer
+/// that is gone on with ends as it would have ended.
+struct Unfinished {
+    begun: Begun,
+    way: Way,
+    marks: Vec<(Mark, Vec<u8>)>,
+}
+
 /// The file selection regime.
 struct Selected {
     path: Path,
@@ -181,7 +189,7 @@ struct Selected {
     /// What it is stored as, if that is known.
     document: Option<Document>,
     /// What was created and is not seen yet.
-    fresh: Option<(Begun, Way)>,
+    fresh: Option<Unfinished>,
     /// What was known when it was selected; nothing of a new file.
     entry: Option<Entry>,
     open: Option<Open>,
@@ -261,8 +269,8 @@ impl Responder {
         self.group = None;
         self.stop_transfer(store, true);
         if let Some(selected) = self.selected.take() {
-            if let Some((fresh, _)) = selected.fresh {
-                store.disk.abandon(fresh.handle);
+            if let Some(fresh) = selected.fresh {
+                store.disk.abandon(fresh.begun.handle);
             }
             store.locks.give(selected.hold);
         }
@@ -470,8 +478,8 @@ impl Responder {
     /// The selection of a group that failed: as if it had not been.
     fn undo(&mut self, store: &mut Store<'_>) {
         if let Some(selected) = self.selected.take() {
-            if let Some((fresh, _)) = selected.fresh {
-                store.disk.abandon(fresh.handle);
+            if let Some(fresh) = selected.fresh {
+                store.disk.abandon(fresh.begun.handle);
             }
             store.locks.give(selected.hold);
         }

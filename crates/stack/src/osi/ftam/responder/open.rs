@@ -3,15 +3,16 @@
 use super::answer::{permanent, refused};
 use super::select::control_of;
 use super::transfer::{Point, Points};
-use super::{Open, Responder, Selected, Store, item_of, trouble};
+use super::{Open, Responder, Selected, Store, Unfinished, item_of, trouble};
 use crate::osi::ftam::Machine;
 use crate::osi::ftam::filestore::{
-    Action, Actions, Begun, Control, Disk, Entry, Kind, Path, Stamp, Trouble, Way,
+    Action, Actions, Control, Disk, Entry, Kind, Mark, Path, Stamp, Trouble, Way,
 };
 use crate::osi::ftam::record::{Record, number_of};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use kiban_wire::ber::Asn1;
 use kiban_wire::ftam::{
     ActionResult, CloseResponse, ContentsType, Diagnostic, DiagnosticItem, DiagnosticType, Document,
@@ -26,7 +27,7 @@ const SWEEP_MAX: usize = 64;
 pub(super) struct Resume {
     pub(super) point: Point,
     /// The contents that were cut, if it is a write.
-    pub(super) begun: Option<(Begun, Way)>,
+    pub(super) begun: Option<Unfinished>,
 }
 
 /// What is kept of a transfer.
@@ -37,8 +38,8 @@ pub(super) struct Docket<'a> {
     pub(super) mode: Actions,
     pub(super) document: &'a Document,
     pub(super) bulk: i64,
-    /// Of a write: how, and the token of the contents.
-    pub(super) writes: Option<(Way, &'a str)>,
+    /// Of a write: the contents.
+    pub(super) writes: Option<&'a Unfinished>,
     /// Of a read: the file's state.
     pub(super) stamp: Stamp,
     pub(super) points: &'a Points,
@@ -53,9 +54,12 @@ impl Docket<'_> {
         record.put_number("mode", self.mode.bits() as i64);
         record.put("contents-type", &self.document.contents_type().to_vec());
         record.put_number("bulk", self.bulk);
-        if let Some((way, token)) = self.writes {
-            record.put("way", way_word(way).as_bytes());
-            record.put("token", token.as_bytes());
+        if let Some(Unfinished { begun, way, marks }) = self.writes {
+            record.put("way", way_word(*way).as_bytes());
+            record.put("token", begun.token.as_bytes());
+            for (mark, value) in marks {
+                record.put("mark", &[mark.word().as_bytes(), b" ", value].concat());
+            }
         }
         self.stamp.0.iter().for_each(|part| record.put("stamp", &part.to_be_bytes()));
         for point in self.points.last() {
@@ -77,6 +81,16 @@ pub(in super::super) fn way_word(way: Way) -> &'static str {
 
 pub(in super::super) fn way_of(word: &str) -> Option<Way> {
     [Way::New, Way::Replace, Way::Extend].into_iter().find(|way| way_word(*way) == word)
+}
+
+/// The marks of a record.
+fn marks_of(record: &Record) -> Option<Vec<(Mark, Vec<u8>)>> {
+    let mark = |bytes: &[u8]| {
+        let end = bytes.iter().position(|byte| *byte == b' ')?;
+        let mark = Mark::of_word(core::str::from_utf8(&bytes[..end]).ok()?)?;
+        Some((mark, bytes[end + 1..].to_vec()))
+    };
+    record.all("mark").map(mark).collect()
 }
 
 /// The points of a record, rising.
@@ -156,8 +170,8 @@ impl Responder {
             if let Some(key) = open.docket {
                 store.disk.forget(&key);
             }
-            if let Some((begun, _)) = open.resume.and_then(|resume| resume.begun) {
-                store.disk.abandon(begun.handle);
+            if let Some(unfinished) = open.resume.and_then(|resume| resume.begun) {
+                store.disk.abandon(unfinished.begun.handle);
             }
         }
         Ok(Pdu::CloseResponse(Box::new(CloseResponse {
@@ -216,10 +230,12 @@ impl Responder {
         let start = Point { checkpoint: 0, at: 0, held: false };
         let point = points_of(&record).filter(|point| point.checkpoint <= request.recovery_point);
         let point = point.max_by_key(|point| point.checkpoint).unwrap_or(start);
+        let marks = marks_of(&record).ok_or_else(corrupt)?;
         let hold = store.locks.take(&path, Control::usual(access)).map_err(refused)?;
         let resumed = match (record.text("way").and_then(way_of), record.text("token")) {
             (Some(way), Some(token)) => {
-                store.disk.resume(&path, way, token, point.at).map(|begun| (Some((begun, way)), None))
+                let begun = store.disk.resume(&path, way, token, point.at);
+                begun.map(|begun| (Some(Unfinished { begun, way, marks }), None))
             }
             _ => store.disk.look(&path).and_then(|entry| match stamp_of(&record) == Some(entry.stamp) {
                 true => Ok((None, Some(entry))),

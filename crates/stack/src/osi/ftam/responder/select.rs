@@ -1,7 +1,7 @@
 //! The file selection regime: selection, creation, attributes, deletion.
 
 use super::answer::{bad_name, permanent, refused, result_of};
-use super::{Responder, Selected, Store, item_of, trouble};
+use super::{Responder, Selected, Store, Unfinished, item_of, trouble};
 use crate::osi::ftam::attributes;
 use crate::osi::ftam::filestore::{
     Action, Actions, Control, Date, Disk, Entry, Hold, Kind, Lock, Mark, Marks, Path, Stamp, Trouble, Way,
@@ -130,7 +130,7 @@ impl Responder {
         let hold = store.locks.take(&path, control).map_err(refused)?;
         let made = match way {
             Some(_) if directory => store.disk.make_directory(&path).map(|()| None),
-            Some(way) => store.disk.begin(&path, way, &marks).map(|begun| Some((begun, way))),
+            Some(way) => store.disk.begin(&path, way).map(|begun| Some((begun, way))),
             None => Ok(None),
         };
         let fresh = match made {
@@ -162,7 +162,7 @@ impl Responder {
             hold,
             document: stored,
             entry: if fresh.is_some() { Some(created(&marks, store.disk.date())) } else { there },
-            fresh,
+            fresh: fresh.map(|(begun, way)| Unfinished { begun, way, marks }),
             open: None,
         });
         self.counters.selected += 1;
@@ -257,7 +257,7 @@ impl Responder {
         };
         let finished = match selected.fresh {
             // Created and never written: an empty file.
-            Some((fresh, _)) => store.disk.finish(fresh.handle),
+            Some(fresh) => store.disk.finish(fresh.begun.handle, &fresh.marks),
             None => Ok(()),
         };
         store.locks.give(selected.hold);
@@ -277,7 +277,7 @@ impl Responder {
         };
         let allowed = selected.access.has(Action::Delete);
         let deleted =
-            remove(&selected.path, selected.fresh.map(|(fresh, _)| fresh.handle), allowed, store.disk);
+            remove(&selected.path, selected.fresh.map(|fresh| fresh.begun.handle), allowed, store.disk);
         give(selected.hold, store);
         let item = deleted.err();
         Ok(Pdu::DeleteResponse(Box::new(DeleteResponse {

@@ -2,9 +2,9 @@
 
 use super::answer::{permanent, result_of};
 use super::open::Docket;
-use super::{Progress, Responder, Store, item_of, trouble};
+use super::{Progress, Responder, Store, Unfinished, item_of, trouble};
 use crate::osi::ftam::contents::{Inflow, Outflow};
-use crate::osi::ftam::filestore::{Action, Begun, Disk, Handle, Kind, Mark, Stamp, Way};
+use crate::osi::ftam::filestore::{Action, Disk, Handle, Kind, Mark, Stamp, Way};
 use crate::osi::ftam::{Machine, Misuse, Request, State, WINDOW_MAX, attributes};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -82,8 +82,7 @@ enum Source {
 }
 
 pub(super) struct Writing {
-    begun: Begun,
-    way: Way,
+    contents: Unfinished,
     inflow: Inflow,
     at: u64,
     points: Points,
@@ -304,10 +303,10 @@ impl Responder {
             return Err(permanent(ErrorIdentifier::OPERATION_INCONSISTENT));
         }
         let start = Point { checkpoint: 0, at: 0, held: false };
-        let (begun, way, point) = match (open.resume.take(), selected.fresh.take()) {
-            (Some(super::open::Resume { point, begun: Some((begun, way)) }), _) => (begun, way, point),
+        let (contents, point) = match (open.resume.take(), selected.fresh.take()) {
+            (Some(super::open::Resume { point, begun: Some(contents) }), _) => (contents, point),
             // It is not seen before it is whole, and what it replaces was dealt with when it was created.
-            (_, Some((fresh, way))) => (fresh, way, start),
+            (_, Some(fresh)) => (fresh, start),
             (_, None) => {
                 let mut marks = vec![(Mark::Modifier, user.into_bytes())];
                 if selected.document.is_none() {
@@ -316,14 +315,13 @@ impl Responder {
                         kiban_wire::ber::Asn1::to_vec(&open.document.contents_type()),
                     ));
                 }
-                let begun = store.disk.begin(&selected.path, way, &marks).map_err(trouble)?;
-                (begun, way, start)
+                let begun = store.disk.begin(&selected.path, way).map_err(trouble)?;
+                (Unfinished { begun, way, marks }, start)
             }
         };
         let inflow = Inflow::new(&open.document, point.held);
         Ok(Transfer::Write(Box::new(Writing {
-            begun,
-            way,
+            contents,
             inflow,
             at: point.at,
             points: Points::new(point),
@@ -339,7 +337,7 @@ impl Responder {
             if writing.at + count > most {
                 return Err(permanent(ErrorIdentifier::FUTURE_FILE_SIZE_EXCEEDED));
             }
-            store.disk.write(writing.begun.handle, writing.at, bytes).map_err(trouble)?;
+            store.disk.write(writing.contents.begun.handle, writing.at, bytes).map_err(trouble)?;
             writing.at += count;
             self.counters.bytes_in += count;
             Ok(())
@@ -353,7 +351,7 @@ impl Responder {
         let Some(Transfer::Write(writing)) = &mut self.transfer else { return };
         let point = Point { checkpoint, at: writing.at, held: writing.inflow.is_holding() };
         writing.points.push(point);
-        let settled = store.disk.settle(writing.begun.handle).map_err(trouble);
+        let settled = store.disk.settle(writing.contents.begun.handle).map_err(trouble);
         match settled.and_then(|()| self.note(store)) {
             Ok(()) => {
                 // It fails when a cancel or a restart has come behind it, which makes it void.
@@ -367,7 +365,7 @@ impl Responder {
         let Some(Transfer::Write(writing)) = &mut self.transfer else { return };
         writing.failed = end.action_result != ActionResult::SUCCESS;
         let rest = writing.inflow.end();
-        if let Err(trouble_) = store.disk.write(writing.begun.handle, writing.at, rest) {
+        if let Err(trouble_) = store.disk.write(writing.contents.begun.handle, writing.at, rest) {
             self.cancel(trouble(trouble_), machine, store);
         }
     }
@@ -379,7 +377,11 @@ impl Responder {
         }
         let item = match self.transfer.take() {
             Some(Transfer::Write(writing)) if !writing.failed => {
-                let finished = store.disk.finish(writing.begun.handle).map_err(trouble).err();
+                let finished = store
+                    .disk
+                    .finish(writing.contents.begun.handle, &writing.contents.marks)
+                    .map_err(trouble)
+                    .err();
                 if finished.is_none()
                     && let Some(selected) = &mut self.selected
                 {
@@ -388,7 +390,7 @@ impl Responder {
                 finished
             }
             Some(Transfer::Write(writing)) => {
-                store.disk.abandon(writing.begun.handle);
+                store.disk.abandon(writing.contents.begun.handle);
                 Some(permanent(ErrorIdentifier::INITIATOR_ERROR))
             }
             Some(Transfer::Read(reading)) => {
@@ -435,12 +437,12 @@ impl Responder {
             (Some(Transfer::Write(writing)), Some(selected)) => match writing.points.back_to(checkpoint) {
                 Some(point) => {
                     // Cut to where it goes on: what comes may be shorter than what was there.
-                    store.disk.leave(writing.begun.handle);
-                    let resumed =
-                        store.disk.resume(&selected.path, writing.way, &writing.begun.token, point.at);
+                    let Unfinished { begun, way, .. } = &mut writing.contents;
+                    store.disk.leave(begun.handle);
+                    let resumed = store.disk.resume(&selected.path, *way, &begun.token, point.at);
                     writing.at = point.at;
                     writing.inflow.go_back(point.held);
-                    resumed.map(|begun| writing.begun = begun).is_ok()
+                    resumed.map(|resumed| *begun = resumed).is_ok()
                 }
                 None => false,
             },
@@ -475,16 +477,16 @@ impl Responder {
         match self.transfer.take() {
             Some(Transfer::Read(reading)) => close(&reading, store.disk),
             Some(Transfer::Write(writing)) if lost && kept => {
-                store.disk.leave(writing.begun.handle);
+                store.disk.leave(writing.contents.begun.handle);
             }
-            Some(Transfer::Write(writing)) => store.disk.abandon(writing.begun.handle),
+            Some(Transfer::Write(writing)) => store.disk.abandon(writing.contents.begun.handle),
             None => {}
         }
         if lost {
             // One that was recovered, and not begun again, waits on.
             let resume = self.selected.as_mut().and_then(|selected| selected.open.as_mut()?.resume.take());
-            if let Some((begun, _)) = resume.and_then(|resume| resume.begun) {
-                store.disk.leave(begun.handle);
+            if let Some(unfinished) = resume.and_then(|resume| resume.begun) {
+                store.disk.leave(unfinished.begun.handle);
             }
         } else {
             self.forget_docket(store);
@@ -509,9 +511,7 @@ impl Responder {
                 Source::File { stamp, .. } => (None, *stamp, &reading.points),
                 Source::Directory { .. } => return Ok(()),
             },
-            Transfer::Write(writing) => {
-                (Some((writing.way, writing.begun.token.as_str())), Stamp::default(), &writing.points)
-            }
+            Transfer::Write(writing) => (Some(&writing.contents), Stamp::default(), &writing.points),
         };
         let docket = Docket {
             user: &user,

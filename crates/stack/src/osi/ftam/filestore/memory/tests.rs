@@ -7,7 +7,7 @@ fn path(text: &str) -> Path {
 }
 
 fn put(disk: &mut MemoryDisk, name: &str, way: Way, pieces: &[&str]) -> Result<(), Trouble> {
-    let begun = disk.begin(&path(name), way, &[])?;
+    let begun = disk.begin(&path(name), way)?;
     let mut at = 0;
     for piece in pieces {
         if let Err(trouble) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
@@ -16,7 +16,7 @@ fn put(disk: &mut MemoryDisk, name: &str, way: Way, pieces: &[&str]) -> Result<(
         }
         at += piece.len() as u64;
     }
-    disk.finish(begun.handle)
+    disk.finish(begun.handle, &[])
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_change_under_the_reader_is_told() {
 #[test]
 fn what_was_settled_outlives_the_process() {
     let mut disk = MemoryDisk::new();
-    let begun = disk.begin(&path("a"), Way::New, &[]).unwrap();
+    let begun = disk.begin(&path("a"), Way::New).unwrap();
     disk.write(begun.handle, 0, Rope::copied(b"settled")).unwrap();
     disk.settle(begun.handle).unwrap();
     disk.write(begun.handle, 7, Rope::copied(b"lost")).unwrap();
@@ -60,7 +60,7 @@ fn what_was_settled_outlives_the_process() {
     assert_eq!(disk.resume(&path("b"), Way::New, &begun.token, 7), Err(Trouble::Changed));
     let again = disk.resume(&path("a"), Way::New, &begun.token, 7).unwrap();
     disk.write(again.handle, 7, Rope::copied(b"!")).unwrap();
-    disk.finish(again.handle).unwrap();
+    disk.finish(again.handle, &[]).unwrap();
     assert_eq!(disk.contents(&path("a")), Some(&b"settled!"[..]));
     assert_eq!(disk.fetch("docket-1").unwrap(), b"record");
 }
