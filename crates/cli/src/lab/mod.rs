@@ -1,5 +1,6 @@
 //! `kiban lab`: sweeps, from a plan to a report.
 
+mod live;
 mod merge;
 mod questions;
 mod report;
@@ -32,6 +33,7 @@ pub(crate) struct Lab {
 enum Verb {
     Questions(questions::Questions),
     Run(run::Run),
+    Live(live::Live),
     Merge(merge::Merge),
     Summary(summary::Summary),
     Report(report::Report),
@@ -43,6 +45,7 @@ impl Lab {
         match self.verb {
             Verb::Questions(questions) => questions.run(),
             Verb::Run(run) => run.run(),
+            Verb::Live(live) => live.run(),
             Verb::Merge(merge) => merge.run(),
             Verb::Summary(summary) => summary.run(),
             Verb::Report(report) => report.run(),

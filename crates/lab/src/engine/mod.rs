@@ -11,6 +11,7 @@
 
 pub mod figures;
 pub mod key;
+pub mod live;
 pub mod plan;
 pub mod point;
 pub mod question;
@@ -23,6 +24,7 @@ pub mod summary;
 pub mod sweep;
 
 pub use figures::{Figures, Picture};
+pub use live::{Live, View};
 pub use plan::{Mistake, Plan, Trial};
 pub use point::{Point, Value};
 pub use question::{Failure, Metric, Metrics, Parameter, Question, Time};

@@ -60,10 +60,15 @@ impl Report {
         Ok(files.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// What a reader has to know before a figure.
+    /// Whether every trial has a record.
+    pub fn is_whole(&self) -> bool {
+        self.records >= self.trials
+    }
+
+    /// What a reader has to know before a figure; first that the run is not whole, if that is so.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.records < self.trials {
+        if !self.is_whole() {
             warnings.push(format!(
                 "{} of {} trials have a record: the run is not whole",
                 self.records, self.trials

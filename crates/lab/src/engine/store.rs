@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -26,6 +26,8 @@ use std::sync::Mutex;
 const FORMAT: u32 = 1;
 const RUN: &str = "run.json";
 const RECORDS: &str = "records.jsonl";
+/// The last records are looked for in so much of the file's end.
+const LATEST_BYTES: u64 = 256 << 10;
 
 /// Why a store cannot be used.
 #[derive(Debug)]
@@ -174,6 +176,42 @@ pub struct Broken {
     pub line: usize,
     /// What is wrong with it.
     pub why: String,
+}
+
+/// How long the records of a folder are now, in bytes; no file is none.
+///
+/// # Errors
+/// Where that cannot be told.
+pub fn recorded_bytes(dir: &Path) -> Result<u64, StoreError> {
+    let path = dir.join(RECORDS);
+    match fs::metadata(&path) {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(StoreError::Read(path, error)),
+    }
+}
+
+/// The last records of a folder, the newest first; what is no record is passed over.
+///
+/// # Errors
+/// Where they cannot be read.
+pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
+    let path = dir.join(RECORDS);
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(&path)?;
+        let from = file.metadata()?.len().saturating_sub(LATEST_BYTES);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = match read() {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::Read(path, error)),
+    };
+    let lines = bytes.rsplit(|byte| *byte == b'\n');
+    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count).collect())
 }
 
 /// What stands in a file of records.
