@@ -72,6 +72,18 @@ fn a_broken_line_is_named_and_its_trial_made_again() {
 }
 
 #[test]
+fn a_record_of_another_plan_does_not_count() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    // Somebody has put two files together.
+    let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
+    let records = Records::read(dir.path(), &fewer).expect("it can be read");
+    assert_eq!((records.lines.len(), records.broken.len()), (8, 2));
+    assert_eq!(records.broken[0].why, "its point is not one of the plan");
+}
+
+#[test]
 fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// records alone, as often as one likes.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab questions wide-area-atm          what a plan may say\n  kiban lab run map.toml --out map           make it; run the same again to go on\n  kiban lab report map                       maps and curves, into map/report\n  kiban lab script slurm map.toml --shards 8 a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban lab questions wide-area-atm           what a plan may say\n  kiban lab run map.toml --out map            make it; run the same again to go on\n  kiban lab report map                        maps and curves, into map/report\n  kiban lab script slurm map.toml --shards 8  a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Lab {
     #[command(subcommand)]
@@ -67,10 +67,10 @@ fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     Ok((plan, question))
 }
 
-/// A folder beside the plan's name, in the current folder.
+/// A folder in the current one, named by a plan.
 fn folder(plan: &Path, ending: &str) -> PathBuf {
     let stem = plan.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy().into_owned());
-    PathBuf::from(format!("{stem}{ending}.lab"))
+    PathBuf::from(stem + ending)
 }
 
 fn json(object: &impl Serialize) -> Result<(), String> {

@@ -49,7 +49,8 @@ impl Run {
         if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
             return Err("nothing was begun".to_owned());
         }
-        let ending = if shard.is_all() { String::new() } else { format!("-{shard}").replace('/', "-of-") };
+        let ending =
+            if shard.is_all() { ".lab".to_owned() } else { format!("-{shard}.lab").replace('/', "-of-") };
         let out = self.out.unwrap_or_else(|| super::folder(&self.plan, &ending));
         let say = |error: engine::StoreError| error.to_string();
         let run = engine::Run::open(&out, Manifest::new(question, plan, shard)).map_err(say)?;

@@ -24,7 +24,7 @@ pub(super) struct Script {
     /// Into how many parts.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     shards: u32,
-    /// The folder that gets the shards and, in 'merged', all of them [default: the plan's name, .lab].
+    /// The folder that gets the shards and, in 'merged', all of them [default: the plan's name, .shards].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Processors a shard.
@@ -67,7 +67,7 @@ impl Script {
     /// What scripts begin with: names of what they use, which may be said from outside.
     fn names(&self) -> Result<String, String> {
         let plan = absolute(&self.plan)?;
-        let out = absolute(&self.out.clone().unwrap_or_else(|| super::folder(&self.plan, "")))?;
+        let out = absolute(&self.out.clone().unwrap_or_else(|| super::folder(&self.plan, ".shards")))?;
         Ok(format!(
             "set -eu\nexport KIBAN=\"${{KIBAN:-kiban}}\"\nexport PLAN={}\nexport OUT={}\n",
             quoted(&plan)?,

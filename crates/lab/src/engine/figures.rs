@@ -9,7 +9,7 @@
 
 use super::point::{Point, Value};
 use super::question::Metric;
-use super::summary::{Row, Summary, order};
+use super::summary::{Row, Summary};
 use crate::chart::{self, Lines};
 use crate::heat::{self, Heat, Scale};
 use crate::reproduce::Curve;
@@ -130,7 +130,7 @@ fn maps(
     (across, columns): (&String, &Vec<Value>),
 ) -> Vec<Sheet> {
     let place = |values: &[Value], value: Option<&Value>| {
-        value.and_then(|value| values.binary_search_by(|other| order(other, value)).ok())
+        value.and_then(|value| values.binary_search_by(|other| other.order(value)).ok())
     };
     // All maps of a metric have one scale, so that they can be compared.
     let scale = Scale::over(summary.rows.iter().filter_map(|row| metric.median(row)), metric.unit);

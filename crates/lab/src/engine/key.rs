@@ -4,7 +4,7 @@
 //!           `question`, `repetition` (in real time alone), `seed`, `version`.
 //! Exact     in virtual time the same key is the same record. In real time two repetitions are two trials.
 //! Limits    the version is that of the release: two builds of one release with different code have the same keys. A sweep
-//!           that finds records therefore makes one of them again and compares ([`super::sweep`]).
+//!           that finds records therefore makes one of them again and compares ([`mod@super::sweep`]).
 
 use super::point::Point;
 use serde::Serialize;

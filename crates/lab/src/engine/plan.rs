@@ -105,15 +105,15 @@ impl Plan {
         Trial { point: point.collect(), seed, repetition }
     }
 
-    /// Whether a trial is one of it.
-    pub fn has(&self, point: &Point, seed: u64, repetition: u32) -> bool {
-        let said = |(name, values): (&String, &Vec<Value>)| {
-            point.get(name).is_some_and(|value| values.contains(value))
+    /// What is needed to look up trials.
+    pub fn members(&self) -> Members<'_> {
+        let sorted = |(name, values): (&String, &'_ Vec<Value>)| {
+            let mut values = values.clone();
+            values.sort_by(Value::order);
+            (name.clone(), values)
         };
-        repetition < self.repetitions
-            && self.seeds.contains(&seed)
-            && point.0.len() == self.parameters.len()
-            && self.parameters.iter().all(said)
+        let parameters = self.parameters.iter().map(sorted).collect();
+        Members { plan: self, parameters, seeds: self.seeds.iter().copied().collect() }
     }
 
     /// Whether every point can be tried.
@@ -157,6 +157,29 @@ impl Plan {
         } else {
             parameter().map(|name| format!("the parameter {name}"))
         }
+    }
+}
+
+/// The values of a plan, in order.
+#[derive(Debug)]
+pub struct Members<'a> {
+    plan: &'a Plan,
+    parameters: BTreeMap<String, Vec<Value>>,
+    seeds: BTreeSet<u64>,
+}
+
+impl Members<'_> {
+    /// Whether a trial is one of the plan's.
+    pub fn has(&self, point: &Point, seed: u64, repetition: u32) -> bool {
+        let said = |(name, values): (&String, &Vec<Value>)| {
+            let place =
+                point.get(name).and_then(|value| values.binary_search_by(|other| other.order(value)).ok());
+            place.is_some_and(|place| Some(&values[place]) == point.get(name))
+        };
+        repetition < self.plan.repetitions
+            && self.seeds.contains(&seed)
+            && point.0.len() == self.parameters.len()
+            && self.parameters.iter().all(said)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A point of a sweep: what a trial is made with.
 
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -16,6 +17,31 @@ pub enum Value {
     Figure(f64),
     /// A name.
     Word(String),
+}
+
+impl Value {
+    /// The order of a parameter's values: no before yes, numbers by size, words by the alphabet.
+    pub fn order(&self, other: &Value) -> Ordering {
+        let number = |value: &Value| match value {
+            Value::Count(count) => Some(*count as f64),
+            Value::Figure(figure) => Some(*figure),
+            Value::Flag(_) | Value::Word(_) => None,
+        };
+        let kind = |value: &Value| match value {
+            Value::Flag(_) => 0,
+            Value::Count(_) | Value::Figure(_) => 1,
+            Value::Word(_) => 2,
+        };
+        match (self, other) {
+            (Value::Count(one), Value::Count(other)) => one.cmp(other),
+            (Value::Flag(one), Value::Flag(other)) => one.cmp(other),
+            (Value::Word(one), Value::Word(other)) => one.cmp(other),
+            _ => match (number(self), number(other)) {
+                (Some(one), Some(other)) => one.total_cmp(&other),
+                _ => kind(self).cmp(&kind(other)),
+            },
+        }
+    }
 }
 
 impl fmt::Display for Value {
@@ -114,5 +140,24 @@ mod tests {
             (Some("modern"), Some(true), None)
         );
         assert_eq!(point.to_string(), "delay_ms=0.5 message=4000 nodelay=true profile=modern");
+    }
+
+    #[test]
+    fn values_have_an_order() {
+        let values = [
+            Value::Flag(false),
+            Value::Flag(true),
+            Value::Figure(-1.5),
+            Value::Count(2),
+            Value::Figure(2.5),
+            Value::Count(10),
+            Value::Word("a".into()),
+            Value::Word("b".into()),
+        ];
+        for (place, one) in values.iter().enumerate() {
+            for (other_place, other) in values.iter().enumerate() {
+                assert_eq!(one.order(other), place.cmp(&other_place), "{one} {other}");
+            }
+        }
     }
 }

@@ -5,11 +5,12 @@
 //! Broken    a line that is cut off, changed or of something else is named by its number and skipped; its trial is made again.
 //! Refused   a folder of another plan, version or shard, and one that another process is writing to.
 //! Cache     a record a file, by its key, put there by renaming: readers see it whole or not at all.
+//! Locks     are advisory, and network file systems may have none: then nobody notices two processes in one folder.
 //! Limits    a record survives the end of the process once it was written, and a loss of power once the run has ended; all keys
 //!           of a run are held in memory.
 
 use super::key::{VERSION, key};
-use super::plan::{Plan, Trial};
+use super::plan::{Members, Plan, Trial};
 use super::question::{Question, Time};
 use super::record::Record;
 use super::shard::Shard;
@@ -128,7 +129,7 @@ impl Manifest {
     }
 
     /// Whether a record is one of it, and what it says of itself.
-    fn judge(&self, record: &Record) -> Result<(), String> {
+    fn judge(&self, members: &Members<'_>, record: &Record) -> Result<(), String> {
         if record.question != self.plan.question {
             return Err(format!("it is of the question {}", record.question));
         }
@@ -138,7 +139,7 @@ impl Manifest {
         if record.key != self.key_of(&record.point, record.seed, record.repetition) {
             return Err("its key is not that of its point".to_owned());
         }
-        if !self.plan.has(&record.point, record.seed, record.repetition) {
+        if !members.has(&record.point, record.seed, record.repetition) {
             return Err("its point is not one of the plan".to_owned());
         }
         Ok(())
@@ -241,21 +242,22 @@ impl Records {
 
     fn of(bytes: &[u8], manifest: &Manifest) -> Records {
         let mut records = Records { ended: bytes.is_empty() || bytes.ends_with(b"\n"), ..Records::default() };
+        let members = manifest.plan.members();
         let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
         for (place, line) in lines {
-            if let Err(why) = records.take(line, manifest) {
+            if let Err(why) = records.take(line, manifest, &members) {
                 records.broken.push(Broken { line: place + 1, why });
             }
         }
         records
     }
 
-    fn take(&mut self, line: &[u8], manifest: &Manifest) -> Result<(), String> {
+    fn take(&mut self, line: &[u8], manifest: &Manifest, members: &Members<'_>) -> Result<(), String> {
         let record: Record = serde_json::from_slice(line).map_err(|error| match error.is_eof() {
             true => "it is cut off".to_owned(),
             false => format!("it is no record: {error}"),
         })?;
-        manifest.judge(&record)?;
+        manifest.judge(members, &record)?;
         match self.lines.entry(record.key.clone()) {
             Entry::Vacant(free) => {
                 free.insert(String::from_utf8_lossy(line).into_owned());
@@ -303,9 +305,8 @@ impl Run {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Busy(dir.to_owned())),
-            // Some network file systems know no locks: a run there has to be alone by itself.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(StoreError::Write(path, error)),
+            // Some network file systems know no locks: there it is up to whoever starts a run.
+            Err(TryLockError::Error(_)) => {}
         }
         if dir.join(RUN).exists() {
             if let Some(error) = Manifest::read(dir)?.mismatch(dir, &manifest) {

@@ -122,33 +122,10 @@ fn rank(count: usize) -> Option<(usize, f64)> {
     best
 }
 
-/// The order of a parameter's values: no before yes, numbers by size, words by the alphabet.
-pub fn order(one: &Value, other: &Value) -> Ordering {
-    let number = |value: &Value| match value {
-        Value::Count(count) => Some(*count as f64),
-        Value::Figure(figure) => Some(*figure),
-        Value::Flag(_) | Value::Word(_) => None,
-    };
-    let kind = |value: &Value| match value {
-        Value::Flag(_) => 0,
-        Value::Count(_) | Value::Figure(_) => 1,
-        Value::Word(_) => 2,
-    };
-    match (one, other) {
-        (Value::Count(one), Value::Count(other)) => one.cmp(other),
-        (Value::Flag(one), Value::Flag(other)) => one.cmp(other),
-        (Value::Word(one), Value::Word(other)) => one.cmp(other),
-        _ => match (number(one), number(other)) {
-            (Some(one), Some(other)) => one.total_cmp(&other),
-            _ => kind(one).cmp(&kind(other)),
-        },
-    }
-}
-
 fn order_points(one: &Point, other: &Point) -> Ordering {
     let mut pairs = one.0.iter().zip(&other.0);
     let first = pairs.find_map(|((name, one), (other_name, other))| {
-        Some(name.cmp(other_name).then_with(|| order(one, other))).filter(|order| order.is_ne())
+        Some(name.cmp(other_name).then_with(|| one.order(other))).filter(|order| order.is_ne())
     });
     first.unwrap_or_else(|| one.0.len().cmp(&other.0.len()))
 }
@@ -165,7 +142,7 @@ impl Summary {
         let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (name, value) in rows.iter().flat_map(|row| &row.point.0) {
             let values = values.entry(name.clone()).or_default();
-            if let Err(place) = values.binary_search_by(|other| order(other, value)) {
+            if let Err(place) = values.binary_search_by(|other| other.order(value)) {
                 values.insert(place, value.clone());
             }
         }
@@ -295,24 +272,5 @@ mod tests {
         let found = spread.interval.expect("six are enough");
         assert_eq!((found.low, found.high), (interval.low, interval.high));
         assert_eq!(Spread::of(&[]), None);
-    }
-
-    #[test]
-    fn values_have_an_order() {
-        let values = [
-            Value::Flag(false),
-            Value::Flag(true),
-            Value::Figure(-1.5),
-            Value::Count(2),
-            Value::Figure(2.5),
-            Value::Count(10),
-            Value::Word("a".into()),
-            Value::Word("b".into()),
-        ];
-        for (place, one) in values.iter().enumerate() {
-            for (other_place, other) in values.iter().enumerate() {
-                assert_eq!(order(one, other), place.cmp(&other_place), "{one} {other}");
-            }
-        }
     }
 }
