@@ -8,6 +8,7 @@ mod calibrate;
 pub mod clock;
 pub mod ftam;
 pub mod link;
+pub mod measure;
 pub mod osi;
 pub mod rdma;
 mod turn;
