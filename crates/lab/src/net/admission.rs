@@ -1,0 +1,119 @@
+//! Who may measure: the token, and the addresses that may connect.
+//!
+//! Token     128 bits of chance unless the operator gives one; compared in a time that does not tell how much of it was right.
+//!           Neither the token nor what was tried is ever logged.
+//! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
+
+use ipnet::IpNet;
+use kiban_real::measure::pause::secret;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use subtle::ConstantTimeEq;
+
+/// The shortest token that is taken from a file, bytes.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// What a client has to know. It does not show itself.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// A new one, of chance.
+    ///
+    /// # Errors
+    /// The system has no chance to lend.
+    pub fn of_chance() -> io::Result<Token> {
+        Ok(Token(hex(&secret::<16>()?)))
+    }
+
+    /// The first line of a text.
+    ///
+    /// # Errors
+    /// It is too short: what to do.
+    pub fn of_text(text: &str) -> Result<Token, String> {
+        let token = text.lines().next().unwrap_or_default().trim();
+        if token.len() < TOKEN_BYTES_MIN {
+            return Err(format!(
+                "a token has at least {TOKEN_BYTES_MIN} characters; `openssl rand -hex 16` makes one"
+            ));
+        }
+        Ok(Token(token.to_owned()))
+    }
+
+    /// To be shown once to who may know it, or to be sent.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether somebody said it.
+    pub fn is(&self, said: &str) -> bool {
+        self.0.as_bytes().ct_eq(said.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Octets in hexadecimal.
+pub fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Whether an address may connect.
+pub fn may_connect(allowed: &[IpNet], address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    allowed.is_empty() || allowed.iter().any(|network| network.contains(&address))
+}
+
+/// A network, or one address.
+///
+/// # Errors
+/// It is neither.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    text.parse::<IpNet>()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| format!("'{text}' is no network: say for example 192.0.2.0/24 or 2001:db8::7"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_itself_alone_and_is_not_shown() {
+        let token = Token::of_chance().expect("chance");
+        assert!(token.is(token.reveal()) && token.reveal().len() == 32);
+        for said in ["", &token.reveal()[1..], &format!("{}0", token.reveal())] {
+            assert!(!token.is(said), "{said}");
+        }
+        assert!(!format!("{token:?}").contains(token.reveal()));
+        assert!(Token::of_text("0123456789abcdef\nnot this\n").expect("long enough").is("0123456789abcdef"));
+        assert!(Token::of_text("short\n0123456789abcdef").is_err());
+    }
+
+    #[test]
+    fn addresses_are_judged_by_their_networks() {
+        let allowed: Vec<IpNet> = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.7"]
+            .iter()
+            .map(|text| network(text).expect("a network"))
+            .collect();
+        for (address, expected) in [
+            ("192.0.2.200", true),
+            ("::ffff:192.0.2.1", true),
+            ("192.0.3.1", false),
+            ("198.51.100.7", true),
+            ("198.51.100.8", false),
+            ("2001:db8:1::1", true),
+            ("2001:db9::1", false),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(may_connect(&allowed, address), expected, "{address}");
+            assert!(may_connect(&[], address));
+        }
+        assert!(network("192.0.2.0/40").is_err() && network("host").is_err());
+    }
+}

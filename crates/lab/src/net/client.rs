@@ -1,0 +1,177 @@
+//! The end that asks: a control connection, and a data connection for each trial.
+//!
+//! Loss      a peer that dies, or a network that does, is [`Failure::Lost`]; the control connection is then closed, and
+//!           [`Client::connect`] makes a new one.
+//! Bounds    every wait has a timeout, so that a peer that falls silent is noticed.
+
+use super::admission::Token;
+use super::protocol::*;
+use crate::engine::Failure;
+use kiban_real::measure::{Capture, Counters, Settings};
+use std::io::{self, BufReader, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// How long a connection, or an answer, may take.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How a trial's data connection may stand still before it counts as lost.
+pub const SILENCE: Duration = Duration::from_secs(10);
+
+/// A session with a server.
+pub struct Client {
+    reader: BufReader<TcpStream>,
+    writer: TcpStream,
+    peer: SocketAddr,
+    welcome: Welcome,
+}
+
+/// A trial's data connection, and what the host had counted before.
+pub struct Data {
+    /// The connection; the nonce has been said.
+    pub stream: TcpStream,
+    /// This host's counts at its beginning.
+    pub before: Counters,
+}
+
+impl Client {
+    /// Calls a server. `host` is a name or an address.
+    ///
+    /// # Errors
+    /// [`Failure::Lost`] if nobody answers; [`Failure::Impossible`] if it refuses: what to do.
+    pub fn connect(host: &str, port: u16, token: &Token) -> Result<Client, Failure> {
+        let lost = |error: io::Error| {
+            let hint = match error.kind() {
+                io::ErrorKind::ConnectionRefused => "; is `kiban lab serve` running there?",
+                io::ErrorKind::TimedOut => "; is a firewall between?",
+                _ => "",
+            };
+            Failure::Lost(format!("{host} port {port} cannot be reached: {error}{hint}"))
+        };
+        let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let addresses = (host, port).to_socket_addrs().map_err(lost)?;
+        for peer in addresses {
+            match TcpStream::connect_timeout(&peer, TIMEOUT) {
+                Ok(stream) => return Client::greet(stream, peer, token),
+                Err(other) => error = other,
+            }
+        }
+        Err(lost(error))
+    }
+
+    fn greet(stream: TcpStream, peer: SocketAddr, token: &Token) -> Result<Client, Failure> {
+        let greet = || -> io::Result<(Greeting, BufReader<TcpStream>, TcpStream)> {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            let (mut reader, mut writer) = (BufReader::new(stream.try_clone()?), stream);
+            say(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() })?;
+            Ok((hear(&mut reader, LINE_BYTES_MAX)?, reader, writer))
+        };
+        match greet() {
+            Ok((Greeting::Welcome(welcome), reader, writer)) => Ok(Client { reader, writer, peer, welcome }),
+            Ok((Greeting::Refused(why), _, _)) => {
+                Err(Failure::Impossible(format!("the server at {peer} refuses: {why}")))
+            }
+            Err(error) if is_closed(&error) => Err(Failure::Lost(format!(
+                "the server at {peer} closed the connection: does its --allow leave this host out?"
+            ))),
+            Err(error) => Err(Failure::Lost(format!("{peer} did not answer as kiban does: {error}"))),
+        }
+    }
+
+    /// What the server said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Its address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Begins a trial.
+    ///
+    /// # Errors
+    /// [`Failure::Impossible`] if the server or this host does not grant it.
+    pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
+        let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
+        let ask = Ask::Trial { settings: settings.clone(), work, millis };
+        let (port, nonce) = match self.ask(&ask)? {
+            Answer::Ready { port, nonce } => (port, nonce),
+            Answer::Impossible(why) => return Err(Failure::Impossible(why)),
+            other => return Err(unexpected(&other)),
+        };
+        let before = Counters::read().unwrap_or_default();
+        let address = SocketAddr::new(self.peer.ip(), port);
+        let connected = settings.connect(address, TIMEOUT);
+        let begun = connected.and_then(|mut stream| {
+            stream.set_read_timeout(Some(SILENCE))?;
+            stream.set_write_timeout(Some(SILENCE))?;
+            let nonce = octets(&nonce)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the nonce is none"))?;
+            stream.write_all(&nonce)?;
+            Ok(Data { stream, before })
+        });
+        begun.map_err(|error| {
+            // The server is told, so that it does not wait for the connection; its answer is of no use.
+            let _ = self.ask(&Ask::Ended);
+            match error.kind() {
+                // What the kernel of this host does not grant: an MSS, a congestion control.
+                io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                    Failure::Impossible(format!("this host's socket: {error}"))
+                }
+                _ => Failure::Lost(format!("the data connection to {address}: {error}")),
+            }
+        })
+    }
+
+    /// Ends a trial: the data connection has been closed, or its sending side.
+    ///
+    /// # Errors
+    /// [`Failure::Lost`] if the server saw it fail.
+    pub fn end(&mut self) -> Result<Outcome, Failure> {
+        match self.ask(&Ask::Ended)? {
+            Answer::Outcome(outcome) => Ok(*outcome),
+            Answer::Lost(why) => Err(Failure::Lost(why)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
+        let asked = say(&mut self.writer, ask).and_then(|()| hear(&mut self.reader, LINE_BYTES_MAX));
+        asked.map_err(|error| Failure::Lost(format!("the server at {} is gone: {error}", self.peer)))
+    }
+}
+
+/// A capture of a connection, if this program may make one.
+pub fn capture(stream: &TcpStream) -> Option<Capture> {
+    Capture::open(stream.local_addr().ok()?, stream.peer_addr().ok()?).ok()
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    let what = match answer {
+        Answer::Ready { .. } => "it is ready",
+        Answer::Outcome(_) => "an outcome",
+        Answer::Impossible(why) | Answer::Lost(why) => why,
+    };
+    Failure::Lost(format!("the server answered out of turn: {what}"))
+}
+
+fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
+    let mut octets = [0; NONCE_BYTES];
+    if digits.len() != 2 * NONCE_BYTES {
+        return None;
+    }
+    for (at, octet) in octets.iter_mut().enumerate() {
+        *octet = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(octets)
+}

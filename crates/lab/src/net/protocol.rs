@@ -1,0 +1,182 @@
+//! What client and server say to each other.
+//!
+//! Form      a line of JSON each way on the control connection. First comes [`Hello`] with the token; whoever has another one is
+//!           closed. Then a trial after the other: [`Ask`], [`Answer::Ready`], the data connection, [`Ask::Ended`], [`Answer::Outcome`].
+//! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload, which means nothing.
+//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`].
+//! Left out  encryption: the token goes over the wire as it is, so it is good for a network that is one's own.
+
+use kiban_real::measure::socket::Given;
+use kiban_real::measure::{Counters, Settings, TcpInfo};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, Read, Write};
+
+/// Versions that do not understand each other have different numbers.
+pub const VERSION: u32 = 1;
+/// The control connection's port, if none is named.
+pub const PORT: u16 = 4195;
+/// The longest line.
+pub const LINE_BYTES_MAX: u64 = 65_536;
+/// The longest line of somebody who has not shown the token.
+pub const HELLO_BYTES_MAX: u64 = 1024;
+/// Bytes of a trial's nonce.
+pub const NONCE_BYTES: usize = 16;
+
+/// The first line.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What the server printed.
+    pub token: String,
+}
+
+/// The answer to it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Greeting {
+    /// Go on.
+    Welcome(Welcome),
+    /// Not with me; why.
+    Refused(String),
+}
+
+/// What the server says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Its version of kiban.
+    pub kiban: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Congestion controls that it has.
+    pub congestion: Vec<String>,
+    /// Seconds of a trial, at most.
+    pub trial_seconds_max: u32,
+    /// Bytes of a socket buffer, at most.
+    pub buffer_bytes_max: u32,
+    /// Bytes of a message or of a reply, at most.
+    pub message_bytes_max: u32,
+    /// Bytes in a second that it reads, at most.
+    pub bytes_per_second_max: u64,
+}
+
+/// What the server does in a trial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Work {
+    /// Reads until the end.
+    Read,
+    /// Reads messages and writes a reply to each of them.
+    Reply {
+        /// Bytes of a message.
+        message_bytes: u32,
+        /// Bytes of a reply.
+        reply_bytes: u32,
+    },
+}
+
+/// What the client asks for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// A trial: the server opens a port.
+    Trial {
+        /// Of its socket.
+        settings: Settings,
+        /// What it does.
+        work: Work,
+        /// How long the client means to take, warm-up and all, ms.
+        millis: u32,
+    },
+    /// The data connection has been ended by the client.
+    Ended,
+}
+
+/// What the server answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Connect to this port and say this nonce.
+    Ready {
+        /// The port, at the address of the control connection.
+        port: u16,
+        /// Hexadecimal.
+        nonce: String,
+    },
+    /// What it saw.
+    Outcome(Box<Outcome>),
+    /// The trial is beyond a limit, or makes no sense: what to change.
+    Impossible(String),
+    /// The trial failed.
+    Lost(String),
+}
+
+/// What the server saw of a trial.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Payload read, bytes; the nonce is not counted.
+    pub bytes: u64,
+    /// From the nonce to the last byte, on its monotone clock, s.
+    pub seconds: f64,
+    /// Whether it read less than it could, for its limit's sake.
+    pub rate_limited: bool,
+    /// Its kernel's word on the connection.
+    pub info: TcpInfo,
+    /// What its kernel gave to the socket.
+    pub given: Given,
+    /// What its host counted meanwhile.
+    pub counters: Counters,
+}
+
+/// Writes a line.
+///
+/// # Errors
+/// The writer's.
+pub fn say(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    // One write: a line in two would wait for the peer's delayed acknowledgement.
+    writer.write_all(&text)
+}
+
+/// Reads a line of at most `bytes_max`.
+///
+/// # Errors
+/// The reader's; `UnexpectedEof` at the end; `InvalidData` for a line that is too long or means nothing.
+pub fn hear<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
+    let mut line = Vec::new();
+    let length = reader.take(bytes_max).read_until(b'\n', &mut line)?;
+    if length == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if line.last() != Some(&b'\n') {
+        let why = if length as u64 == bytes_max { "the line is too long" } else { "the line was cut off" };
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    // The text itself may hold a token: it is not repeated.
+    serde_json::from_slice(&line)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the line is not of this protocol"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_were_written_and_no_longer_than_allowed() {
+        let ask = Ask::Trial {
+            settings: Settings { send_bytes: Some(4000), no_delay: true, ..Settings::default() },
+            work: Work::Reply { message_bytes: 1000, reply_bytes: 1 },
+            millis: 500,
+        };
+        let mut line = Vec::new();
+        say(&mut line, &ask).expect("memory takes all");
+        assert_eq!(hear::<Ask>(&mut line.as_slice(), LINE_BYTES_MAX).expect("as written"), ask);
+        for (bytes, bytes_max, expected) in [
+            (&b""[..], 100, io::ErrorKind::UnexpectedEof),
+            (b"{\"Trial\"", 100, io::ErrorKind::InvalidData),
+            (b"\"Ended\"\n", 4, io::ErrorKind::InvalidData),
+            (b"GET / HTTP/1.1\r\n", 100, io::ErrorKind::InvalidData),
+        ] {
+            let error = hear::<Ask>(&mut { bytes }, bytes_max).expect_err("not a line");
+            assert_eq!(error.kind(), expected, "{bytes:?}");
+        }
+    }
+}

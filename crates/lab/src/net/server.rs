@@ -1,0 +1,455 @@
+//! The end that answers: `kiban lab serve`.
+//!
+//! Goal      nothing but measurements, for nobody but who knows the token, within bounds.
+//! Threads   one a session, and sessions have a bound; those who have not shown the token have a bound of their own, a short
+//!           time and a short line, so that strangers keep nobody out for long.
+//! Trial     a port of the system's choice, open for one connection from the session's address that says the nonce; what it
+//!           brings is read and thrown away.
+//! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes in a second (over this, the server stops
+//!           reading for a while, and says so with the outcome).
+//! Left out  TLS; a list of tokens.
+
+use super::admission::{Token, hex, may_connect};
+use super::protocol::*;
+use ipnet::IpNet;
+use kiban_ground::Instant;
+use kiban_real::Clock;
+use kiban_real::measure::pause::{pace, readable, secret};
+use kiban_real::measure::socket::given;
+use kiban_real::measure::{Counters, Settings, TcpInfo};
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a stranger may take to say the first line.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Strangers at once.
+const STRANGERS_MAX: usize = 16;
+/// How long the data connection may take to come, and to say its nonce.
+const DATA_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a trial may take longer than was said, before it is ended.
+const GRACE: Duration = Duration::from_secs(10);
+/// Bytes read at once from a stream.
+const READ_BYTES: usize = 256 << 10;
+/// How far a session may be ahead of its rate.
+const BURST: Duration = Duration::from_millis(250);
+/// How often a waiting thread looks whether the server ends.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a server grants.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Of a trial, s.
+    pub trial_seconds: u32,
+    /// Of a session, s.
+    pub session_seconds: u32,
+    /// Of a session that says nothing, s.
+    pub idle_seconds: u32,
+    /// Bytes of a socket buffer.
+    pub buffer_bytes: u32,
+    /// Bytes of a message or a reply.
+    pub message_bytes: u32,
+    /// Bytes read in a second, by each session.
+    pub bytes_per_second: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            sessions: 4,
+            trial_seconds: 60,
+            session_seconds: 6 * 3600,
+            idle_seconds: 120,
+            buffer_bytes: 64 << 20,
+            message_bytes: 16 << 20,
+            bytes_per_second: 12_500_000_000,
+        }
+    }
+}
+
+/// What happened, for a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A session begins.
+    Began(IpAddr),
+    /// It ended, after so many trials; how.
+    Ended(IpAddr, u64, String),
+    /// Somebody was not let in; why.
+    Refused(IpAddr, &'static str),
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    token: Token,
+    allowed: Vec<IpNet>,
+    limits: Limits,
+    clock: Clock,
+    ends: AtomicBool,
+    strangers: AtomicUsize,
+    sessions: AtomicUsize,
+    told: Box<dyn Fn(Event) + Send + Sync>,
+}
+
+/// One of a bounded number; gives its place back.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(count: &'a AtomicUsize, most: usize) -> Option<Place<'a>> {
+        let more = |now: usize| (now < most).then_some(now + 1);
+        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(count))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Server {
+    /// Listens. `told` hears what happens.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(
+        address: SocketAddr,
+        token: Token,
+        allowed: Vec<IpNet>,
+        limits: Limits,
+        told: impl Fn(Event) + Send + Sync + 'static,
+    ) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let shared = Shared {
+            token,
+            allowed,
+            limits,
+            clock: Clock::new(),
+            ends: AtomicBool::new(false),
+            strangers: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
+            told: Box::new(told),
+        };
+        Ok(Server { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Ends [`Server::run`] and all sessions soon, from another thread.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.ends.store(true, Ordering::Release)
+    }
+
+    /// Answers until it is stopped.
+    ///
+    /// # Errors
+    /// The system's, of the listener.
+    pub fn run(&self) -> io::Result<()> {
+        while !self.shared.ends.load(Ordering::Acquire) {
+            if !readable(&self.listener, LOOK)? {
+                continue;
+            }
+            // Whoever gave up meanwhile is nobody's fault; a lack of files or memory passes.
+            let Ok((stream, address)) = self.listener.accept() else {
+                pace(Duration::from_millis(10));
+                continue;
+            };
+            let address = address.ip().to_canonical();
+            if !may_connect(&self.shared.allowed, address) {
+                (self.shared.told)(Event::Refused(address, "the address is not allowed"));
+                continue;
+            }
+            let shared = Arc::clone(&self.shared);
+            // Sessions and strangers are counted by their threads; more threads than both there are not.
+            let most = STRANGERS_MAX + shared.limits.sessions;
+            if Arc::strong_count(&shared) > most + 8 {
+                continue;
+            }
+            // Without a thread the connection is closed, and the client tells its user.
+            let _ = std::thread::Builder::new()
+                .name("session".into())
+                .spawn(move || shared.meet(stream, address));
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn meet(&self, stream: TcpStream, address: IpAddr) {
+        let Some(stranger) = Place::take(&self.strangers, STRANGERS_MAX) else {
+            (self.told)(Event::Refused(address, "too many have not shown a token"));
+            return;
+        };
+        let Ok((mut reader, mut writer)) = self.lines(stream) else { return };
+        let hello: io::Result<Hello> = hear(&mut reader, HELLO_BYTES_MAX);
+        let (place, refused) = match hello {
+            Err(_) => (None, Some("the client does not speak this protocol")),
+            Ok(hello) if !self.token.is(&hello.token) => (None, Some("the token is not this server's")),
+            Ok(hello) if hello.version != VERSION => {
+                (None, Some("the client speaks another version of the protocol"))
+            }
+            Ok(_) => match Place::take(&self.sessions, self.limits.sessions) {
+                Some(place) => (Some(place), None),
+                None => (None, Some("as many sessions as are allowed are open")),
+            },
+        };
+        if let Some(why) = refused {
+            (self.told)(Event::Refused(address, why));
+            // It may be gone already.
+            let _ = say(&mut writer, &Greeting::Refused(why.into()));
+            return;
+        }
+        drop(stranger);
+        let _place = place;
+        (self.told)(Event::Began(address));
+        let mut trials = 0;
+        let how = match self.session(&mut reader, &mut writer, address, &mut trials) {
+            Ok(()) => "the client was done".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        (self.told)(Event::Ended(address, trials, how));
+    }
+
+    fn lines(&self, stream: TcpStream) -> io::Result<(BufReader<TcpStream>, TcpStream)> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+        stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
+        Ok((BufReader::new(stream.try_clone()?), stream))
+    }
+
+    fn session(
+        &self,
+        reader: &mut BufReader<TcpStream>,
+        writer: &mut TcpStream,
+        address: IpAddr,
+        trials: &mut u64,
+    ) -> io::Result<()> {
+        let limits = &self.limits;
+        let local = writer.local_addr()?.ip();
+        let end = self.clock.now() + Duration::from_secs(limits.session_seconds.into());
+        say(writer, &Greeting::Welcome(self.welcome()))?;
+        loop {
+            let Some(ask) = self.next(reader, end)? else { return Ok(()) };
+            let Ask::Trial { settings, work, millis } = ask else {
+                let why = "there is no trial that could have ended".to_owned();
+                say(writer, &Answer::Impossible(why))?;
+                continue;
+            };
+            if let Some(why) = self.beyond(&settings, work, millis) {
+                say(writer, &Answer::Impossible(why))?;
+                continue;
+            }
+            let listener = match settings.listen(local) {
+                Ok(listener) => listener,
+                Err(error) => {
+                    say(writer, &Answer::Impossible(format!("the server's socket: {error}")))?;
+                    continue;
+                }
+            };
+            let nonce = secret::<NONCE_BYTES>()?;
+            let port = listener.local_addr()?.port();
+            let before = Counters::read().unwrap_or_default();
+            say(writer, &Answer::Ready { port, nonce: hex(&nonce) })?;
+            let deadline = self.clock.now() + Duration::from_millis(millis.into()) + GRACE;
+            let made = self
+                .accept(&listener, address, &nonce)
+                .and_then(|stream| self.work(stream, &settings, work, deadline, &before));
+            drop(listener);
+            match self.next(reader, end)? {
+                Some(Ask::Ended) => {}
+                Some(Ask::Trial { .. }) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a trial within a trial"));
+                }
+                None => return Ok(()),
+            }
+            *trials += 1;
+            let answer = match made {
+                Ok(outcome) => Answer::Outcome(Box::new(outcome)),
+                Err(error) => Answer::Lost(format!("at the server: {error}")),
+            };
+            say(writer, &answer)?;
+        }
+    }
+
+    /// The next line; none at the end.
+    fn next(&self, reader: &mut BufReader<TcpStream>, end: Instant) -> io::Result<Option<Ask>> {
+        let idle = self.clock.now() + Duration::from_secs(self.limits.idle_seconds.into());
+        while reader.buffer().is_empty() && !readable(reader.get_ref(), LOOK)? {
+            let now = self.clock.now();
+            let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            if self.ends.load(Ordering::Acquire) {
+                return told("the server ends");
+            }
+            if now >= end {
+                return told("the session took as long as is allowed");
+            }
+            if now >= idle {
+                return told("the client said nothing for long");
+            }
+        }
+        match hear(reader, LINE_BYTES_MAX) {
+            Ok(ask) => Ok(Some(ask)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn welcome(&self) -> Welcome {
+        let read = |name: &str| {
+            std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned()
+        };
+        let congestion = read("net/ipv4/tcp_available_congestion_control");
+        Welcome {
+            kiban: env!("CARGO_PKG_VERSION").into(),
+            kernel: format!("{} {}", std::env::consts::OS, read("kernel/osrelease")),
+            congestion: congestion.split_whitespace().map(str::to_owned).collect(),
+            trial_seconds_max: self.limits.trial_seconds,
+            buffer_bytes_max: self.limits.buffer_bytes,
+            message_bytes_max: self.limits.message_bytes,
+            bytes_per_second_max: self.limits.bytes_per_second,
+        }
+    }
+
+    /// Which limit a trial is beyond.
+    fn beyond(&self, settings: &Settings, work: Work, millis: u32) -> Option<String> {
+        let limits = &self.limits;
+        let (message, reply) = match work {
+            Work::Read => (1, 1),
+            Work::Reply { message_bytes, reply_bytes } => (message_bytes, reply_bytes),
+        };
+        let buffer = settings.send_bytes.max(settings.receive_bytes).unwrap_or(0);
+        if message == 0 || reply == 0 {
+            return Some("a message and a reply have a byte at least".into());
+        }
+        [
+            ("milliseconds in a trial", millis, limits.trial_seconds.saturating_mul(1000)),
+            ("bytes in a socket buffer", buffer, limits.buffer_bytes),
+            ("bytes in a message", message.max(reply), limits.message_bytes),
+        ]
+        .into_iter()
+        .find(|(_, asked, most)| asked > most)
+        .map(|(what, asked, most)| format!("the server grants {most} {what}, not {asked}"))
+    }
+
+    fn accept(&self, listener: &TcpListener, address: IpAddr, nonce: &[u8]) -> io::Result<TcpStream> {
+        let deadline = self.clock.now() + DATA_TIMEOUT;
+        while self.clock.now() < deadline && !self.ends.load(Ordering::Acquire) {
+            if !readable(listener, LOOK)? {
+                continue;
+            }
+            let Ok((mut stream, from)) = listener.accept() else { continue };
+            if from.ip().to_canonical() != address {
+                continue;
+            }
+            stream.set_nonblocking(false)?;
+            stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+            let mut said = [0; NONCE_BYTES];
+            if stream.read_exact(&mut said).is_ok() && said == nonce {
+                return Ok(stream);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "no data connection came; is a firewall between?"))
+    }
+
+    fn work(
+        &self,
+        mut stream: TcpStream,
+        settings: &Settings,
+        work: Work,
+        deadline: Instant,
+        before: &Counters,
+    ) -> io::Result<Outcome> {
+        stream.set_nodelay(settings.no_delay)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(GRACE))?;
+        let begin = self.clock.now();
+        let mut budget = Budget { per_second: self.limits.bytes_per_second, begin, bytes: 0, limited: false };
+        let mut last = begin;
+        let (message, reply) = match work {
+            Work::Read => (usize::MAX, Vec::new()),
+            Work::Reply { message_bytes, reply_bytes } => {
+                (message_bytes as usize, vec![0x5a; reply_bytes as usize])
+            }
+        };
+        let mut room = vec![0; READ_BYTES.min(message)];
+        let mut missing = message;
+        loop {
+            let part = missing.min(room.len());
+            match stream.read(&mut room[..part]) {
+                Ok(0) => break,
+                Ok(length) => {
+                    last = self.clock.now();
+                    budget.spend(length as u64, last);
+                    missing -= if message == usize::MAX { 0 } else { length };
+                    if missing == 0 {
+                        stream.write_all(&reply)?;
+                        missing = message;
+                    }
+                }
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            if self.ends.load(Ordering::Acquire) {
+                return told("the server ends");
+            }
+            if self.clock.now() >= deadline {
+                match work {
+                    // What is still under way is not waited for: the rate is known.
+                    Work::Read => break,
+                    Work::Reply { .. } => return told("the trial took longer than was said"),
+                }
+            }
+        }
+        Ok(Outcome {
+            bytes: budget.bytes,
+            seconds: last.since(begin).as_secs_f64(),
+            rate_limited: budget.limited,
+            info: TcpInfo::of(&stream)?,
+            given: given(&stream)?,
+            counters: Counters::read().unwrap_or_default().since(before),
+        })
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Bytes in a second.
+struct Budget {
+    per_second: u64,
+    begin: Instant,
+    bytes: u64,
+    limited: bool,
+}
+
+impl Budget {
+    /// Counts what was read, and lets time go by if it was too much. What belongs to [`BURST`] may come at once.
+    fn spend(&mut self, bytes: u64, now: Instant) {
+        self.bytes += bytes;
+        let due = Duration::from_secs_f64(self.bytes as f64 / self.per_second.max(1) as f64);
+        let ahead = due.saturating_sub(now.since(self.begin));
+        if ahead > BURST {
+            self.limited = true;
+            pace((ahead - BURST).min(GRACE));
+        }
+    }
+}

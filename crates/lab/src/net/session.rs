@@ -1,0 +1,125 @@
+//! A session that survives its peer: connected when it is needed, and again after it was lost.
+//!
+//! Path      on connecting, round trips of one byte without Nagle's algorithm show how long this path takes by itself, and which MSS
+//!           it has, and [`PROBE_BYTES`] at once show about how fast it is: what a trial is compared with, and a boundary
+//!           predicted from.
+
+use super::admission::Token;
+use super::client::Client;
+use super::evidence::Pattern;
+use super::protocol::{Welcome, Work};
+use super::setup::Setup;
+use super::transactions;
+use crate::engine::Failure;
+use kiban_real::Clock;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::net::Shutdown;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Round trips that show the path.
+const ROUND_TRIPS: u64 = 20;
+
+/// Bytes that show the rate.
+const PROBE_BYTES: usize = 256 << 10;
+
+/// What is known of a path.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Path {
+    /// A round trip of one byte, in the middle of some, us.
+    pub round_trip_us: f64,
+    /// The largest segment with ample buffers, bytes.
+    pub mss_bytes: u32,
+    /// At least so fast is it, Mbit/s: slow start is part of the figure.
+    pub rate_mbps: f64,
+}
+
+/// A session with a host.
+pub struct Session {
+    host: String,
+    port: u16,
+    token: Token,
+    clock: Clock,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    client: Client,
+    path: Path,
+}
+
+impl Session {
+    /// With a host, when it is needed.
+    pub fn new(host: &str, port: u16, token: Token) -> Session {
+        Session { host: host.into(), port, token, clock: Clock::new(), open: Mutex::new(None) }
+    }
+
+    /// The host as it was named.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The clock of its measurements.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What the server said of itself, and the path.
+    ///
+    /// # Errors
+    /// [`Failure`]: nobody answers, or it refuses.
+    pub fn path(&self) -> Result<(Welcome, Path), Failure> {
+        self.with(|client, path| Ok((client.welcome().clone(), *path)))
+    }
+
+    /// Does something with the client; connects before, if need be, and forgets a client that was lost.
+    ///
+    /// # Errors
+    /// As that, or as [`Client::connect`].
+    pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            let mut client = Client::connect(&self.host, self.port, &self.token)?;
+            let path = look(&mut client, self.clock)?;
+            *open = Some(Open { client, path });
+        }
+        let Open { client, path } = open.as_mut().expect("just opened");
+        let done = act(client, path);
+        if matches!(done, Err(Failure::Lost(_))) {
+            *open = None;
+        }
+        done
+    }
+}
+
+fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
+    let setup = Setup {
+        pattern: Pattern::WriteRead,
+        message_bytes: 1,
+        buffer_bytes: None,
+        no_delay: true,
+        mss_bytes: None,
+        congestion: None,
+        seconds: 0.01,
+    };
+    let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
+    let data = client.begin(&setup.settings(), work, Duration::from_secs(5))?;
+    let mut line = transactions::Line::new(&data.stream, &setup, 1);
+    let mut times = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        times.push(line.exchange(clock)?.as_secs_f64() * 1e6);
+    }
+    let info = transactions::info(&data.stream)?;
+    drop(data);
+    client.end()?;
+    // The first round trips wake everybody up.
+    let round_trip_us = crate::stats::median(&times[2..]).expect("there are some");
+
+    let mut data = client.begin(&setup.settings(), Work::Read, Duration::from_secs(5))?;
+    data.stream.write_all(&[0x5a; PROBE_BYTES]).map_err(|error| transactions::broken(&error))?;
+    data.stream.shutdown(Shutdown::Write).map_err(|error| transactions::broken(&error))?;
+    let outcome = client.end()?;
+    let rate_mbps = outcome.bytes as f64 * 8e-6 / outcome.seconds.max(1e-6);
+    Ok(Path { round_trip_us, mss_bytes: info.snd_mss, rate_mbps })
+}

@@ -1,0 +1,295 @@
+//! The sequence diagram of a slow and a fast case: text, SVG, and a capture file.
+//!
+//! Shape     the client on the left, the server on the right, a line a packet, with the time since the packet before. The view is the
+//!           client's: a packet is seen as it leaves and as it arrives there.
+//! Begin     shortly before the first gap, if there is one; else at the first packet.
+//! Limits    needs CAP_NET_RAW.
+
+use super::cause::{Cause, Explanation, explain, is_slow};
+use super::digest::{Digest, Segment};
+use super::evidence::{Evidence, Pattern};
+use super::session::Session;
+use super::setup::Setup;
+use super::{stream, transactions};
+use crate::engine::Failure;
+use kiban_real::measure::Frame;
+use kiban_real::measure::capture::file;
+use serde::Serialize;
+use std::fmt::{self, Write};
+
+/// Packets that are shown.
+const LINES: usize = 20;
+/// From so many waits on a stream is slow.
+const STREAM_GAPS_MIN: u64 = 3;
+/// A gap that is pointed at, ns.
+const GAP_NANOS: u64 = 20_000_000;
+
+/// A case, captured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Case {
+    /// What it is called, good for a file.
+    pub name: &'static str,
+    /// Its parameters, in words.
+    pub title: String,
+    /// Exchanges in a second, or Mbit/s.
+    pub figure: f64,
+    /// The figure's unit.
+    pub unit: String,
+    /// Whether it is slow.
+    pub is_slow: bool,
+    /// Why, if it is.
+    pub explanation: Option<Explanation>,
+    /// The packets that are shown.
+    pub segments: Vec<Segment>,
+    /// All packets.
+    #[serde(skip)]
+    pub frames: Vec<Frame>,
+}
+
+impl Case {
+    /// Measures a case under a capture.
+    ///
+    /// # Errors
+    /// [`Failure`]; `Impossible` without the right to capture.
+    pub fn of(session: &Session, name: &'static str, setup: &Setup) -> Result<(Case, Evidence), Failure> {
+        let clock = session.clock();
+        let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
+            Pattern::Stream => stream::run(client, path, setup, clock, true),
+            _ => transactions::run(client, path, setup, clock, true),
+        })?;
+        if frames.is_empty() {
+            return Err(Failure::Impossible(
+                "no packet could be captured: a trace needs CAP_NET_RAW (run it as root, or `setcap cap_net_raw+ep` the program)"
+                    .into(),
+            ));
+        }
+        let all = Segment::read_all(&frames);
+        let digest = Digest::of(&all, evidence.info.snd_mss);
+        // There is no other stream to be slower than: waits are what there is to see.
+        let waits = setup.pattern == Pattern::Stream && digest.gaps >= STREAM_GAPS_MIN;
+        evidence.capture = Some(digest);
+        let number = match &evidence.exchanges {
+            Some(exchanges) => exchanges.count as f64 / evidence.seconds.max(1e-9),
+            None => evidence.mbps(),
+        };
+        let is_slow = waits || is_slow(&evidence, 0.0);
+        let unit = if setup.pattern == Pattern::Stream { "Mbit/s" } else { "exchanges/s" };
+        let case = Case {
+            name,
+            title: setup.words(),
+            figure: number,
+            unit: unit.to_owned(),
+            is_slow,
+            explanation: is_slow.then(|| explain(&evidence)),
+            segments: shown(&all),
+            frames,
+        };
+        Ok((case, evidence))
+    }
+
+    /// For Wireshark and its kin.
+    pub fn pcap(&self) -> Vec<u8> {
+        file(&self.frames)
+    }
+
+    /// As a picture.
+    pub fn svg(&self) -> String {
+        const WIDTH: f64 = 720.0;
+        const LEFT: f64 = 150.0;
+        const RIGHT: f64 = 560.0;
+        let mut y = 84.0;
+        let mut body = String::new();
+        for (at, segment) in self.segments.iter().enumerate() {
+            let gap = self.gap(at);
+            let gap_ms = gap as f64 * 1e-6;
+            // Time is not to scale: a long gap is long, and no more.
+            y += 24.0 + gap_ms.min(60.0) * 2.0;
+            let colour = if gap >= GAP_NANOS { "#d55e00" } else { "black" };
+            let (from, to) = if segment.sent { (LEFT, RIGHT) } else { (RIGHT, LEFT) };
+            let head = if segment.sent { -8.0 } else { 8.0 };
+            let _ = writeln!(
+                body,
+                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{colour}\">+{}</text>\
+                 <path d=\"M{from} {y:.1}L{to} {:.1}m{head} -5l{} 5l{head} 3\" stroke=\"{}\" fill=\"none\"/>\
+                 <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                LEFT - 8.0,
+                y + 4.0,
+                time(gap),
+                y + 8.0,
+                -head,
+                if segment.bytes > 0 { "#0072b2" } else { "#888" },
+                (LEFT + RIGHT) / 2.0,
+                y - 2.0,
+                words(segment)
+            );
+        }
+        let height = y + 30.0;
+        let why = self.explanation.as_ref().map_or("no wait for a clock", |why| why.cause.words());
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" \
+             font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"white\"/>\n<text x=\"8\" y=\"18\" \
+             font-size=\"14\">{}: {}</text>\n<text x=\"8\" y=\"38\">{:.1} {}; {why}</text>\n<text x=\"{LEFT}\" y=\"64\" \
+             text-anchor=\"middle\">client</text><text x=\"{RIGHT}\" y=\"64\" text-anchor=\"middle\">server</text>\n<path \
+             d=\"M{LEFT} 70V{y:.0}M{RIGHT} 70V{y:.0}\" stroke=\"black\"/>\n{body}</svg>\n",
+            self.name, self.title, self.figure, self.unit
+        )
+    }
+
+    fn gap(&self, at: usize) -> u64 {
+        let before = at.checked_sub(1).map(|before| self.segments[before].nanoseconds);
+        before.map_or(0, |before| self.segments[at].nanoseconds.saturating_sub(before))
+    }
+}
+
+/// The packets to show: from shortly before the first gap in which something waited.
+fn shown(all: &[Segment]) -> Vec<Segment> {
+    let gap = (1..all.len()).find(|at| {
+        all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= GAP_NANOS
+            && !all[*at].sent
+            && all[*at].bytes == 0
+    });
+    // The packet that was waited with, and the reply before it.
+    let from = gap.map_or(0, |gap| gap.saturating_sub(3));
+    all[from..].iter().take(LINES).copied().collect()
+}
+
+fn words(segment: &Segment) -> String {
+    let flags = [(0b10, "SYN "), (0b1, "FIN "), (0b100, "RST ")];
+    let flags: String =
+        flags.iter().filter(|(bit, _)| segment.flags & bit != 0).map(|(_, word)| *word).collect();
+    if segment.bytes > 0 {
+        format!("{flags}{} bytes", segment.bytes)
+    } else {
+        format!("{flags}acknowledgement, window field {}", segment.window)
+    }
+}
+
+fn time(nanos: u64) -> String {
+    if nanos >= 1_000_000 {
+        format!("{:.1} ms", nanos as f64 * 1e-6)
+    } else {
+        format!("{:.0} us", nanos as f64 * 1e-3)
+    }
+}
+
+/// A slow and a fast case.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trace {
+    /// The host.
+    pub host: String,
+    /// As it was asked for; then, if it was slow, with what removes it.
+    pub cases: Vec<Case>,
+}
+
+impl Trace {
+    /// Traces a case, and what makes it fast, if it is slow; else what makes it slow, if that is known.
+    ///
+    /// # Errors
+    /// As [`Case::of`].
+    pub fn of(session: &Session, setup: &Setup) -> Result<Trace, Failure> {
+        let (welcome, _) = session.path()?;
+        let (mut first, evidence) = Case::of(session, "asked", setup)?;
+        let mut cases = Vec::new();
+        if let Some(why) = &first.explanation {
+            first.name = "slow";
+            let list = super::advice::against(why.cause, setup, &evidence, 0.0, &welcome.congestion);
+            let change = list.into_iter().find_map(|advice| advice.setup);
+            cases.push(first.clone());
+            if let Some(change) = change {
+                cases.push(Case::of(session, "fast", &change)?.0);
+            }
+        } else {
+            first.name = "fast";
+            cases.push(first);
+            if setup.pattern == Pattern::WriteWriteRead && setup.no_delay {
+                let (mut other, _) = Case::of(session, "slow", &Setup { no_delay: false, ..setup.clone() })?;
+                other.name = if other.is_slow { "slow" } else { "with-nagle" };
+                cases.insert(0, other);
+            }
+        }
+        Ok(Trace { host: session.host().to_owned(), cases })
+    }
+
+    /// Whether a slow case was seen, and is no longer slow with the advice.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.cases.as_slice(), [slow, fast] if slow.is_slow && !fast.is_slow)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}: {:.1} {}", self.name, self.title, self.figure, self.unit)?;
+        writeln!(f, "{:>12}  {:<43}server", "", "client")?;
+        for (at, segment) in self.segments.iter().enumerate() {
+            let gap = self.gap(at);
+            let words = format!(" {} ", words(segment));
+            let line = if segment.sent {
+                format!("├───{words:─<38}──▶│")
+            } else {
+                format!("│◀──{words:─^38}───┤")
+            };
+            let note = if gap >= GAP_NANOS && !segment.sent && segment.bytes == 0 {
+                "  <- waited for this"
+            } else {
+                ""
+            };
+            writeln!(f, "{:>12}  {line}{note}", format!("+{}", time(gap)))?;
+        }
+        match &self.explanation {
+            Some(Explanation { cause, because }) if *cause != Cause::NotExplained => {
+                writeln!(f, "{}: {because}", cause.words())
+            }
+            Some(Explanation { because, .. }) => writeln!(f, "not explained: {because}"),
+            None => writeln!(f, "no wait for a clock"),
+        }
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cases.iter().try_for_each(|case| writeln!(f, "{case}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case() -> Case {
+        let rows =
+            [(0u64, true, 40u32), (41_700_000, false, 0), (41_710_000, true, 960), (41_735_000, false, 1)];
+        let segments = rows.map(|(nanoseconds, sent, bytes)| Segment {
+            nanoseconds,
+            sent,
+            sequence: 1,
+            acknowledged: 1,
+            bytes,
+            window: 500,
+            flags: 0x10,
+        });
+        let because = "b".to_owned();
+        Case {
+            name: "slow",
+            title: "t".into(),
+            figure: 23.0,
+            unit: "exchanges/s".into(),
+            is_slow: true,
+            explanation: Some(Explanation { cause: Cause::NagleDelayedAck, because }),
+            segments: shown(&segments),
+            frames: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_wait_is_pointed_at() {
+        let text = case().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].contains("40 bytes") && lines[2].ends_with('│'), "{text}");
+        assert!(lines[3].contains("+41.7 ms") && lines[3].ends_with("waited for this"), "{text}");
+        assert!(lines[4].contains("+10 us") && lines[4].contains("960 bytes"), "{text}");
+        assert!(lines[6].starts_with("Nagle's algorithm"), "{text}");
+        let svg = case().svg();
+        assert_eq!(svg.matches("<path").count(), 1 + 4);
+        assert_eq!(svg, case().svg());
+    }
+}

@@ -1,0 +1,202 @@
+//! A server of measurements and its clients, on loopback: who may, how much, and what comes out.
+
+use kiban_lab::engine::{Failure, Question};
+use kiban_lab::net::admission::{Token, network};
+use kiban_lab::net::cause::{Cause, explain};
+use kiban_lab::net::evidence::{Evidence, Pattern};
+use kiban_lab::net::protocol::Work;
+use kiban_lab::net::setup::Setup;
+use kiban_lab::net::stream::Stream;
+use kiban_lab::net::transactions::Transactions;
+use kiban_lab::net::{Client, Limits, Server, Session};
+use kiban_real::measure::Settings;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+struct Running {
+    at: SocketAddr,
+    token: Token,
+    stop: Box<dyn Fn()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(limits: Limits, allowed: &str) -> Running {
+        let token = Token::of_chance().expect("chance");
+        let allowed = vec![network(allowed).expect("a network")];
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let server = Server::bind(address, token.clone(), allowed, limits, |_| ()).expect("loopback");
+        let at = server.address().expect("bound");
+        let stop = Box::new(server.stopper());
+        let thread = std::thread::spawn(move || server.run().expect("loopback"));
+        Running { at, token, stop, thread: Some(thread) }
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        Client::connect("127.0.0.1", self.at.port(), &self.token)
+    }
+
+    fn session(&self) -> Arc<Session> {
+        Arc::new(Session::new("127.0.0.1", self.at.port(), self.token.clone()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        (self.stop)();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
+    Setup {
+        pattern,
+        message_bytes,
+        buffer_bytes: Some(200_000),
+        no_delay: true,
+        mss_bytes: None,
+        congestion: None,
+        seconds: 0.2,
+    }
+}
+
+#[test]
+fn a_wrong_token_is_refused_and_the_right_one_is_not() {
+    let server = Running::start(Limits::default(), "127.0.0.0/8");
+    let other = Token::of_chance().expect("chance");
+    match Client::connect("127.0.0.1", server.at.port(), &other).err() {
+        Some(Failure::Impossible(why)) => {
+            assert!(why.contains("token") && !why.contains(other.reveal()), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(server.client().is_ok());
+}
+
+#[test]
+fn an_address_that_is_not_allowed_hears_nothing() {
+    let server = Running::start(Limits::default(), "192.0.2.0/24");
+    assert!(matches!(server.client().err(), Some(Failure::Lost(why)) if why.contains("--allow")));
+    let mut stream = TcpStream::connect(server.at).expect("it listens");
+    assert!(matches!(stream.read(&mut [0; 10]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn strangers_who_say_nothing_or_nonsense_keep_nobody_out() {
+    let server = Running::start(Limits::default(), "127.0.0.0/8");
+    let _silent: Vec<_> = (0..10).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
+    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], b"{\"version\":1}\n", b"\n"] {
+        let mut stream = TcpStream::connect(server.at).expect("it listens");
+        // It may have been closed before all was said.
+        let _ = stream.write_all(nonsense);
+        let mut said = String::new();
+        let _ = stream.read_to_string(&mut said);
+        assert!(said.is_empty() || said.contains("does not speak this protocol"), "{said}");
+    }
+    assert!(server.client().is_ok());
+}
+
+#[test]
+fn there_are_as_many_sessions_as_are_allowed() {
+    let server = Running::start(Limits { sessions: 1, ..Limits::default() }, "127.0.0.0/8");
+    let first = server.client().expect("the first");
+    assert!(matches!(server.client().err(), Some(Failure::Impossible(why)) if why.contains("sessions")));
+    drop(first);
+    // The place is free as soon as the server has seen the end.
+    let mut calls = 0;
+    while server.client().is_err() {
+        calls += 1;
+        assert!(calls < 10_000, "a session that ended gives its place back");
+    }
+}
+
+#[test]
+fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
+    let limits = Limits { trial_seconds: 2, buffer_bytes: 10_000, message_bytes: 5_000, ..Limits::default() };
+    let server = Running::start(limits, "127.0.0.0/8");
+    let mut client = server.client().expect("allowed");
+    let reply = |message_bytes| Work::Reply { message_bytes, reply_bytes: 1 };
+    let buffer = |bytes| Settings { receive_bytes: Some(bytes), ..Settings::default() };
+    let second = Duration::from_secs(1);
+    for (settings, work, length, words) in [
+        (buffer(10_001), reply(1), second, "10000 bytes in a socket buffer, not 10001"),
+        (buffer(10_000), reply(5_001), second, "5000 bytes in a message"),
+        (buffer(10_000), reply(1), 3 * second, "2000 milliseconds in a trial"),
+        (buffer(10_000), reply(0), second, "a byte at least"),
+        (Settings { congestion: Some("tahiti".into()), ..buffer(1000) }, reply(1), second, "'tahiti'"),
+    ] {
+        match client.begin(&settings, work, length).err() {
+            Some(Failure::Impossible(why)) => assert!(why.contains(words), "{why}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+    let data = client.begin(&buffer(10_000), reply(1), second).expect("within all limits");
+    drop(data);
+    assert_eq!(client.end().expect("an outcome").bytes, 0);
+}
+
+#[test]
+fn a_session_sends_no_more_than_the_rate() {
+    let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
+    let server = Running::start(limits, "127.0.0.0/8");
+    let setup = Setup { seconds: 1.0, ..setup(Pattern::Stream, 10_000) };
+    let metrics = Stream(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
+    let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
+    assert!(evidence.server.rate_limited);
+    // 8 Mbit/s, a quarter of a second's worth at once, and what one read brings.
+    assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
+    assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
+}
+
+#[test]
+fn trials_bring_figures_and_the_evidence_of_both_ends() {
+    let server = Running::start(Limits::default(), "127.0.0.0/8");
+    let session = server.session();
+    let exchanges = Transactions(Arc::clone(&session));
+    let metrics =
+        exchanges.trial(&setup(Pattern::WriteWriteRead, 1000).point("127.0.0.1"), 0).expect("measured");
+    let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
+    let seen = evidence.exchanges.as_ref().expect("exchanges");
+    assert_eq!(evidence.server.bytes, (seen.count + seen.warm_up) * 1000);
+    assert!(metrics.figures["transactions_per_second"] > 10.0, "{:?}", metrics.figures);
+    assert_eq!((evidence.given.send_bytes, evidence.server.given.receive_bytes), (400_000, 400_000));
+    assert!(evidence.info.snd_mss > 500 && evidence.round_trip_us > 0.0);
+
+    let stream = Stream(session);
+    let metrics = stream.trial(&setup(Pattern::Stream, 50_000).point("127.0.0.1"), 0).expect("measured");
+    let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
+    assert!(evidence.server.bytes > 100_000 && evidence.server.bytes.is_multiple_of(50_000), "{evidence:?}");
+    assert!(metrics.figures["mbps"] > 1.0);
+
+    for question in [&exchanges as &dyn Question, &stream] {
+        let names: Vec<_> = question.parameters().iter().map(|parameter| parameter.name).collect();
+        let point = setup(Pattern::Stream, 1).point("h");
+        assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
+    }
+}
+
+#[test]
+fn a_server_that_ends_is_a_loss_and_the_next_one_is_called() {
+    let server = Running::start(Limits::default(), "127.0.0.0/8");
+    let session = server.session();
+    assert!(session.path().is_ok());
+    let (at, token) = (server.at, server.token.clone());
+    drop(server);
+    let question = Transactions(Arc::clone(&session));
+    let point = setup(Pattern::WriteRead, 100).point("127.0.0.1");
+    // Once for the connection that was, once for nobody there.
+    for _ in 0..2 {
+        assert!(matches!(question.trial(&point, 0), Err(Failure::Lost(_))));
+    }
+    let server = Server::bind(at, token, Vec::new(), Limits::default(), |_| ()).expect("the port is free");
+    let stop = server.stopper();
+    let thread = std::thread::spawn(move || server.run());
+    assert!(question.trial(&point, 0).is_ok());
+    stop();
+    thread.join().expect("it ends").expect("loopback");
+}
