@@ -41,8 +41,8 @@ enum Verb {
     Ftam(Box<ftam::Ftam>),
     Osi(osi::Osi),
     Xot(xot::Xot),
+    Lab(Box<lab::Lab>),
     Reproduce(reproduce::Reproduce),
-    Lab(lab::Lab),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -57,8 +57,8 @@ fn main() -> ExitCode {
         Verb::Ftam(ftam) => ftam.run(),
         Verb::Osi(osi) => osi.run(),
         Verb::Xot(xot) => xot.run(),
-        Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Lab(lab) => lab.run(),
+        Verb::Reproduce(reproduce) => reproduce.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
     };

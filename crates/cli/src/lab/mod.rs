@@ -1,7 +1,8 @@
-//! `kiban lab`: sweeps, from a plan to a report.
+//! `kiban lab`: sweeps, from a plan to a report, and measurements of real networks.
 
 mod live;
 mod merge;
+mod net;
 mod questions;
 mod report;
 mod run;
@@ -15,14 +16,16 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Ask a question of many points: sweeps, their records, summaries, maps and curves.
+/// Measure networks and models, find where throughput collapses, and say why.
 ///
-/// A plan names a question and the values of its parameters. 'run' makes its trials and keeps a line of JSON for each; it
+/// Networks: 'serve' on one host; 'sweep', 'delay' and 'trace' on the other.
+///
+/// Plans: a question is asked of many points. A plan names a question and the values of its parameters. 'run' makes its trials and keeps a line of JSON for each; it
 /// goes on where it was ended. Parts of a plan may run on different machines and are merged. What comes later is made from
 /// records alone, as often as one likes.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab questions wide-area-atm           what a plan may say\n  kiban lab run map.toml --out map            make it; run the same again to go on\n  kiban lab report map                        maps and curves, into map/report\n  kiban lab script slurm map.toml --shards 8  a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban lab serve                             on one host, which prints a token\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, why, and what helps\n  kiban lab questions wide-area-atm           what a plan may say\n  kiban lab run map.toml --out map            make it; run the same again to go on\n  kiban lab report map                        maps and curves, into map/report\n  kiban lab script slurm map.toml --shards 8  a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Lab {
     #[command(subcommand)]
@@ -31,6 +34,8 @@ pub(crate) struct Lab {
 
 #[derive(Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    Net(net::Net),
     Questions(questions::Questions),
     Run(run::Run),
     Live(live::Live),
@@ -43,6 +48,7 @@ enum Verb {
 impl Lab {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         match self.verb {
+            Verb::Net(net) => net.run(),
             Verb::Questions(questions) => questions.run(),
             Verb::Run(run) => run.run(),
             Verb::Live(live) => live.run(),

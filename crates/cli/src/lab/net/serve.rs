@@ -1,0 +1,104 @@
+//! `kiban lab serve`: the end that answers.
+
+use super::peer::token_of;
+use crate::way::cannot_listen;
+use clap::Args;
+use ipnet::IpNet;
+use kiban_lab::net::admission::{Token, network};
+use kiban_lab::net::server::Event;
+use kiban_lab::net::{Limits, Server};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Answer measurements of `kiban lab sweep`, `delay` and `trace`.
+///
+/// Nothing but measurements is answered, to nobody but who knows the token. It goes over the network as it is: use this where
+/// nobody listens, name the addresses that may connect, and end it when you are done. Besides its port it opens one for each
+/// trial, of the system's choice, for the address that asked.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban lab serve                                  prints a token, and answers until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n\nExit status: 1 when it cannot listen, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Serve {
+    /// Where to listen; port 0: one is chosen, and told.
+    #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Take the token from the first line of this file in place of one of chance.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let these addresses connect, and no others; may be said several times.
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    allow: Vec<IpNet>,
+    /// Sessions at once.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    sessions: u32,
+    /// Seconds of a trial, at most.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    trial: u32,
+    /// Seconds of a session, at most.
+    #[arg(long, default_value_t = 21_600, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    session: u32,
+    /// Mbit/s that each session may send here, at most.
+    #[arg(long, default_value_t = 100_000, value_name = "MBPS", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rate: u64,
+    /// Bytes of a socket buffer, at most.
+    #[arg(long, default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(4096..))]
+    buffer: u32,
+    /// Say what happens as JSON objects, one a line, on standard output.
+    #[arg(long)]
+    json: bool,
+    /// Say nothing of sessions.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        let token = match &self.token_file {
+            Some(path) => token_of(path)?,
+            None => Token::of_chance().map_err(|error| format!("the system lends no chance: {error}"))?,
+        };
+        let limits = Limits {
+            sessions: self.sessions as usize,
+            trial_seconds: self.trial,
+            session_seconds: self.session,
+            buffer_bytes: self.buffer,
+            bytes_per_second: self.rate * 125_000,
+            ..Limits::default()
+        };
+        let (json, quiet) = (self.json, self.quiet);
+        let told = move |event| tell(event, json, quiet);
+        let server = Server::bind(self.listen, token.clone(), self.allow, limits, told)
+            .map_err(|error| cannot_listen(self.listen, &error))?;
+        let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
+        eprintln!("answering at {at}; ctrl-c ends");
+        if self.token_file.is_none() {
+            // Once, and to whoever started it: this is how the other end learns of it.
+            eprintln!("at the other end: KIBAN_LAB_TOKEN={} kiban lab sweep HOST", token.reveal());
+        }
+        server.run().map_err(|error| format!("{at} can no longer be listened at: {error}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn tell(event: Event, json: bool, quiet: bool) {
+    if json {
+        let line = match event {
+            Event::Began(address) => json!({"event": "began", "address": address}),
+            Event::Ended(address, trials, how) => {
+                json!({"event": "ended", "address": address, "trials": trials, "how": how})
+            }
+            Event::Refused(address, why) => json!({"event": "refused", "address": address, "why": why}),
+        };
+        // Whoever reads may have had enough.
+        let _ = crate::print(&format!("{line}\n"));
+    } else if !quiet {
+        match event {
+            Event::Began(address) => eprintln!("{address}: a session"),
+            Event::Ended(address, trials, how) => eprintln!("{address}: ended after {trials} trials: {how}"),
+            Event::Refused(address, why) => eprintln!("{address}: refused: {why}"),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `kiban lab sweep`: find slow regions, why they are slow, and what helps.
+
+use super::numbers::Numbers;
+use super::peer::Key;
+use crate::way::Host;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::net::evidence::Pattern;
+use kiban_lab::net::setup::SYSTEM;
+use kiban_lab::net::store::Store;
+use kiban_lab::net::sweep::{Guard, Plan, Sweep};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Measure throughput over message length and socket buffers, and say why what is slow is slow.
+///
+/// Each point is a TCP connection with settings of its own. Slow ones are explained from what both kernels say of them and from
+/// a short capture (with CAP_NET_RAW); what to change is tried on the worst of them. Points are kept in a folder, so that
+/// the same command goes on where it was ended.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\n  kiban lab sweep HOST --json --svg pictures --out folder\n\nExit status: 0 when all points are measured, 1 when the peer was lost or refuses, 2 for a mistake in the arguments."
+)]
+pub(crate) struct SweepHost {
+    /// Who runs `kiban lab serve`; port 4195 where none is given.
+    #[arg(value_name = "HOST[:PORT]")]
+    host: Host,
+    #[command(flatten)]
+    key: Key,
+    /// Message lengths, bytes: numbers, and ranges as 500..6000/500 or 1024..65536*2.
+    #[arg(long, default_value = "100,500..6000/500", value_name = "LIST")]
+    messages: Numbers,
+    /// Socket buffers at both ends, bytes; 0: as the system has them.
+    #[arg(long, default_value = "2000..18000/2000", value_name = "LIST")]
+    buffers: Numbers,
+    /// How to write; several make several maps.
+    #[arg(long, value_enum, default_value = "write-write-read", value_delimiter = ',')]
+    pattern: Vec<PatternName>,
+    /// Nagle's algorithm; both make two maps.
+    #[arg(long, value_enum, default_value = "on", value_delimiter = ',')]
+    nagle: Vec<Nagle>,
+    /// MSS, bytes; 0: the path's. Several make several maps.
+    #[arg(long, default_value = "0", value_name = "LIST")]
+    mss: Numbers,
+    /// Congestion controls; several make several maps.
+    #[arg(long, default_value = SYSTEM, value_name = "NAMES", value_delimiter = ',')]
+    congestion: Vec<String>,
+    /// How long each point is measured.
+    #[arg(long, default_value_t = 0.5, value_name = "SECONDS", value_parser = seconds)]
+    seconds: f64,
+    /// The folder of the records [default: lab-HOST].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write the maps into this folder, one SVG each.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Seconds for which a peer that was lost is called again.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    patience: u64,
+    /// Processors of this machine that others may use while a point is measured; beyond, it is measured again.
+    #[arg(long, default_value_t = 0.5, value_name = "CORES", value_parser = cores)]
+    foreign_cores: f64,
+    /// How often a disturbed point is measured again.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100))]
+    repeats: u32,
+    /// Print one JSON object in place of the tables.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum PatternName {
+    /// A header and a body in two writes, then wait for the reply.
+    WriteWriteRead,
+    /// The same bytes in one write.
+    WriteRead,
+    /// Messages without replies.
+    Stream,
+}
+
+impl PatternName {
+    pub(super) fn pattern(self) -> Pattern {
+        match self {
+            PatternName::WriteWriteRead => Pattern::WriteWriteRead,
+            PatternName::WriteRead => Pattern::WriteRead,
+            PatternName::Stream => Pattern::Stream,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Nagle {
+    /// As connections are made.
+    On,
+    /// TCP_NODELAY.
+    Off,
+}
+
+impl Nagle {
+    pub(super) fn no_delay(self) -> bool {
+        matches!(self, Nagle::Off)
+    }
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("say 0.01 to 3600".into()),
+    }
+}
+
+fn cores(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(cores) if (0.0..=10_000.0).contains(&cores) => Ok(cores),
+        _ => Err("say a number of processors, for example 0.5".into()),
+    }
+}
+
+impl SweepHost {
+    pub(super) fn run(self) -> Result<ExitCode, String> {
+        let session = Arc::new(self.key.session(&self.host)?);
+        // A host's name may hold what is no name of a folder.
+        let name = self.host.name.replace(['/', '%', ':'], "-");
+        let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
+        let plan = Plan {
+            messages: self.messages.0.clone(),
+            buffers: self.buffers.0.clone(),
+            patterns: self.pattern.iter().map(|pattern| pattern.pattern()).collect(),
+            no_delay: self.nagle.iter().map(|nagle| nagle.no_delay()).collect(),
+            mss: self.mss.0.clone(),
+            congestion: self.congestion.clone(),
+            seconds: self.seconds,
+        };
+        let mut sweep = Sweep {
+            session,
+            store: Store::open(&folder)?,
+            guard: Guard { foreign_cores_max: self.foreign_cores, repeats: self.repeats },
+            patience: Duration::from_secs(self.patience),
+        };
+        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")
+            .expect("the template is well formed");
+        let bar = ProgressBar::with_draw_target(Some(1), target).with_style(style);
+        let report = sweep.run(&plan, &|done, all, what| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+            bar.set_message(what.to_owned());
+        });
+        bar.finish_and_clear();
+        let report = report.map_err(|failure| failure.to_string())?;
+        if let Some(folder) = &self.svg {
+            let maps = report.maps.iter().enumerate();
+            let files: Vec<_> = maps
+                .map(|(number, map)| (format!("map-{}.svg", number + 1), map.svg().into_bytes()))
+                .collect();
+            super::write(folder, &files)?;
+        }
+        super::put(self.json, &report)?;
+        Ok(if report.ended_early.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}

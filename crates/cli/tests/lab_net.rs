@@ -1,0 +1,333 @@
+//! `kiban lab serve`, `sweep`, `delay` and `trace` as two users run them: on the kernel's own TCP, in two network namespaces.
+//!
+//! Goal      write, write, read has a slow region there; the sweep finds it, names the cause in every slow cell, and what it
+//!           recommends removes it.
+//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, made and removed here. Without the right
+//!           to make it (CAP_SYS_ADMIN, CAP_NET_ADMIN) those stories are skipped.
+
+use kiban_real::Clock;
+use kiban_real::measure::pause::pace;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const TOKEN: &str = "a token of these stories alone";
+
+/// A folder that is removed at the end, with the token in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("kiban-lab-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("there is room for some files");
+        std::fs::write(folder.join("token"), TOKEN).expect("there is room for some files");
+        Folder(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two namespaces and a wire between them.
+struct Network {
+    near: String,
+    far: String,
+}
+
+const FAR: &str = "10.77.31.2";
+
+impl Network {
+    /// None without the right to make one.
+    fn new(letter: char, mtu: u32) -> Option<Network> {
+        let name = |side| format!("kiban-{}-{letter}{side}", std::process::id());
+        let network = Network { near: name('n'), far: name('f') };
+        if !ip(&["netns", "add", &network.near]) {
+            println!("skipped: network namespaces need CAP_SYS_ADMIN and iproute2");
+            return None;
+        }
+        let (near, far) = (network.near.as_str(), network.far.as_str());
+        let made = ip(&["netns", "add", far])
+            && ip(&["-n", near, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", far])
+            && [(near, "10.77.31.1/24"), (far, "10.77.31.2/24")].iter().all(|(side, address)| {
+                ip(&["-n", side, "address", "add", address, "dev", "wire"])
+                    && ip(&["-n", side, "link", "set", "wire", "mtu", &mtu.to_string(), "up"])
+                    && ip(&["-n", side, "link", "set", "lo", "up"])
+            });
+        assert!(made, "who may make a namespace may make a wire in it");
+        for side in [near, far] {
+            let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", "135mbit", "burst", "32kb"];
+            let shaped = run(Command::new("tc").args(["-n", side]).args(bucket).args(["latency", "50ms"]));
+            if !shaped {
+                println!("without a token bucket: this kernel has no tbf; the wire is as fast as memory");
+            }
+        }
+        Some(network)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        ip(&["netns", "delete", &self.near]);
+        ip(&["netns", "delete", &self.far]);
+    }
+}
+
+fn run(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    run(Command::new("ip").args(arguments))
+}
+
+fn kiban(namespace: Option<&str>) -> Command {
+    let program = env!("CARGO_BIN_EXE_kiban");
+    let Some(namespace) = namespace else { return Command::new(program) };
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace, program]);
+    command
+}
+
+/// `kiban lab serve` in a process of its own.
+struct Server {
+    child: Child,
+    at: String,
+}
+
+impl Server {
+    fn start(namespace: Option<&str>, folder: &Folder, listen: &str, more: &[&str]) -> Server {
+        let mut command = kiban(namespace);
+        command.args(["lab", "serve", "--quiet", "--listen", listen, "--token-file", &folder.path("token")]);
+        let mut child = command.args(more).stderr(Stdio::piped()).spawn().expect("the program was built");
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stderr.take().expect("piped"));
+        told.read_line(&mut line).expect("it says where it listens");
+        let at = line.split(" at ").nth(1).and_then(|rest| rest.split(';').next());
+        let at = at.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Server { child, at }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A verb of `kiban lab`.
+fn lab(namespace: Option<&str>, folder: &Folder, arguments: &[&str]) -> Output {
+    let mut command = kiban(namespace);
+    command.arg("lab").args(arguments).args(["--token-file", &folder.path("token")]);
+    command.output().expect("the program was built")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// What a sweep takes on a machine that others use too.
+const UNGUARDED: [&str; 5] = ["--json", "--quiet", "--foreign-cores", "100", "--seconds"];
+
+/// Cells of a map as (buffer, message, cell).
+fn cells(map: &Value) -> Vec<(u64, u64, Value)> {
+    let list = |name: &str| map[name].as_array().expect("a list").clone();
+    let numbers =
+        |name: &str| -> Vec<u64> { list(name).iter().map(|n| n.as_u64().expect("a count")).collect() };
+    let (buffers, messages) = (numbers("buffers"), numbers("messages"));
+    let mut cells = Vec::new();
+    for (buffer, row) in buffers.iter().zip(list("cells")) {
+        for (message, cell) in messages.iter().zip(row.as_array().expect("a row")) {
+            cells.push((*buffer, *message, cell.clone()));
+        }
+    }
+    cells
+}
+
+/// Sweeps write, write, read; looks at every cell, and at what was recommended.
+fn the_region_is_found(
+    network: &Network,
+    folder: &Folder,
+    messages: &str,
+    buffers: &str,
+    expected: &[(u64, u64)],
+) {
+    let server =
+        Server::start(Some(&network.far), folder, &format!("{FAR}:0"), &["--allow", "10.77.31.0/24"]);
+    let (out, svg) = (folder.path("records"), folder.path("pictures"));
+    let mut arguments = vec!["sweep", &server.at, "--messages", messages, "--buffers", buffers];
+    arguments.extend(["--congestion", "cubic", "--out", &out, "--svg", &svg]);
+    arguments.extend(UNGUARDED);
+    arguments.push("0.3");
+    let output = lab(Some(&network.near), folder, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let cells = cells(&report["maps"][0]);
+    assert!(cells.iter().all(|(.., cell)| cell["figure"].is_f64()), "every cell is measured: {report}");
+
+    let slow: Vec<_> = cells.iter().filter(|(.., cell)| !cell["cause"].is_null()).collect();
+    for place in expected {
+        let found = slow.iter().any(|(buffer, message, _)| (*buffer, *message) == *place);
+        assert!(found, "{place:?} is in the slow region: {report:#}");
+    }
+    for (buffer, message, cell) in &slow {
+        assert_eq!(cell["cause"], "nagle-delayed-ack", "{buffer} {message}: {cell}");
+    }
+    let right = cells.iter().filter(|(.., cell)| cell["predicted_slow"] == !cell["cause"].is_null()).count();
+    assert!(right + 1 >= cells.len(), "the boundary is where it was predicted: {report:#}");
+
+    let advice = report["advice"].as_array().expect("a list");
+    for words in ["TCP_NODELAY", "header and body at once"] {
+        let proof =
+            advice.iter().find(|proof| proof["advice"].as_str().is_some_and(|text| text.contains(words)));
+        let proof = proof.unwrap_or_else(|| panic!("{words} is advised: {report:#}"));
+        let (before, after) = (proof["before"].as_f64(), proof["after"].as_f64());
+        assert_eq!(proof["removed"], true, "{proof}");
+        assert!(after > before.map(|before| 10.0 * before), "{proof}");
+    }
+    let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
+    assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
+}
+
+#[test]
+fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
+    let Some(network) = Network::new('l', 9180) else { return };
+    let folder = Folder::new("long");
+    let slow = [
+        (2000, 500),
+        (6000, 500),
+        (6000, 1500),
+        (16_000, 500),
+        (16_000, 1500),
+        (16_000, 4500),
+        (16_000, 6000),
+    ];
+    the_region_is_found(&network, &folder, "500,1500,4500,6000", "2000,6000,16000", &slow);
+
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let (svg, pcap) = (folder.path("diagrams"), folder.path("captures"));
+    let mut arguments = vec!["trace", &server.at, "--message", "1000", "--buffer", "16000", "--json"];
+    arguments.extend(["--svg", &svg, "--pcap", &pcap]);
+    let output = lab(Some(&network.near), &folder, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let trace = json(&output);
+    let cases = trace["cases"].as_array().expect("a list");
+    assert_eq!((cases.len(), &cases[0]["is_slow"], &cases[1]["is_slow"]), (2, &true.into(), &false.into()));
+    assert_eq!(cases[0]["explanation"]["cause"], "nagle-delayed-ack", "{trace:#}");
+    let times = |case: &Value| -> Vec<u64> {
+        let segments = case["segments"].as_array().expect("a list");
+        segments.iter().map(|segment| segment["nanoseconds"].as_u64().expect("a time")).collect()
+    };
+    let gap_ms =
+        |case: &Value| times(case).windows(2).map(|pair| pair[1].saturating_sub(pair[0]) / 1_000_000).max();
+    assert!(gap_ms(&cases[0]) >= Some(30), "an acknowledgement was waited for: {trace:#}");
+    assert!(gap_ms(&cases[1]) < Some(20), "none was: {trace:#}");
+    for name in ["slow", "fast"] {
+        let file = std::fs::read(Path::new(&pcap).join(format!("{name}.pcap"))).expect("it was written");
+        let (header, _) = kiban_wire::capture::File::read(&file).expect("a capture");
+        assert!(header.records(&file).filter(Result::is_ok).count() > 10);
+        assert!(Path::new(&svg).join(format!("{name}.svg")).exists());
+    }
+}
+
+#[test]
+fn with_usual_packets_the_slow_region_is_found_explained_and_removed() {
+    let Some(network) = Network::new('u', 1500) else { return };
+    let folder = Folder::new("usual");
+    let slow = [(4000, 100), (4000, 1000), (12_000, 100), (12_000, 1000)];
+    the_region_is_found(&network, &folder, "100,1000,1600,4000", "4000,12000", &slow);
+}
+
+#[test]
+fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
+    let folder = Folder::new("death");
+    let out = folder.path("records");
+    let arguments = |at: &str| -> Vec<String> {
+        let list =
+            ["sweep", at, "--messages", "100,200,300,400", "--buffers", "8000,16000", "--nagle", "off"];
+        let more = ["--out", &out, "--patience", "1", "--token-file", &folder.path("token")];
+        list.into_iter().chain(more).chain(UNGUARDED).chain(["0.4"]).map(str::to_owned).collect()
+    };
+    let lines =
+        || std::fs::read_to_string(Path::new(&out).join("records.jsonl")).unwrap_or_default().lines().count();
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    let at = server.at.clone();
+    let sweep = kiban(None).arg("lab").args(arguments(&at)).stdout(Stdio::piped()).spawn();
+    let sweep = sweep.expect("the program was built");
+    // Until some points are kept; for how long is the machine's affair.
+    let clock = Clock::new();
+    while lines() < 2 {
+        assert!(clock.now().as_secs_f64() < 60.0, "points are kept as they are measured");
+        pace(Duration::from_millis(5));
+    }
+    drop(server);
+    let output = sweep.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = json(&output);
+    let kept = lines();
+    assert!((2..8).contains(&kept), "{kept}");
+    let why = report["ended_early"].as_str().expect("it says why");
+    assert!(why.contains(&format!("{kept} points are kept")), "{why}");
+
+    let _server = Server::start(None, &folder, &at, &[]);
+    let output = kiban(None).arg("lab").args(arguments(&at)).output().expect("the program was built");
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    assert_eq!(report["resumed"].as_u64(), Some(kept as u64), "{report:#}");
+    assert_eq!((lines(), &report["ended_early"]), (8, &Value::Null));
+}
+
+#[test]
+fn strangers_are_told_what_is_wrong_and_measure_nothing() {
+    let folder = Folder::new("strangers");
+    let other = Folder::new("other");
+    std::fs::write(other.0.join("token"), "quite another token").expect("there is room");
+    let says = |output: &Output, words: &str| {
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && told.contains(words), "'{words}': {output:?}");
+        assert!(!told.contains(TOKEN) && output.stdout.is_empty(), "{output:?}");
+    };
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    says(&lab(None, &other, &["delay", &server.at]), "the token is not this server's");
+    let elsewhere = Server::start(None, &folder, "127.0.0.1:0", &["--allow", "192.0.2.0/24"]);
+    says(&lab(None, &folder, &["delay", &elsewhere.at]), "--allow");
+    says(&lab(None, &folder, &["delay", "127.0.0.1:1"]), "is `kiban lab serve` running there?");
+
+    let output = kiban(None).args(["lab", "delay", &server.at]).env_remove("KIBAN_LAB_TOKEN").output();
+    says(&output.expect("the program was built"), "KIBAN_LAB_TOKEN");
+}
+
+#[test]
+fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
+    let folder = Folder::new("delay");
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    let arguments =
+        ["delay", &server.at, "--json", "--quiet", "--count", "50", "--distance", "2.1", "--rate", "1000"];
+    let output = lab(None, &folder, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let rows = report["hosts"][0]["rows"].as_array().expect("a list");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        let figures: Vec<f64> = ["min_us", "p50_us", "p90_us", "p99_us", "max_us"]
+            .iter()
+            .map(|name| row[*name].as_f64().expect("a figure"))
+            .collect();
+        assert!(figures[0] > 0.0 && figures.is_sorted(), "{row}");
+        // 2.1 km there and back; 16 bits a byte at 1000 Mbit/s.
+        let bytes = row["bytes"].as_f64().expect("a count");
+        assert!((row["distance_us"].as_f64().expect("said") - 20.0).abs() < 1e-9, "{row}");
+        assert!((row["sending_us"].as_f64().expect("said") - bytes * 0.016).abs() < 1e-9, "{row}");
+        assert_eq!(row["count"], 50);
+    }
+}
