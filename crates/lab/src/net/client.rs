@@ -140,7 +140,14 @@ impl Client {
 
     fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
         let asked = say(&mut self.writer, ask).and_then(|()| hear(&mut self.reader, LINE_BYTES_MAX));
-        asked.map_err(|error| Failure::Lost(format!("the server at {} is gone: {error}", self.peer)))
+        asked.map_err(|error| {
+            Failure::Lost(match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    format!("the server at {} did not answer for {} s", self.peer, TIMEOUT.as_secs())
+                }
+                _ => format!("the server at {} is gone: {error}", self.peer),
+            })
+        })
     }
 }
 

@@ -74,10 +74,18 @@ impl Map {
         figures.filter_map(|(_, cell)| cell.figure).fold(0.0, f64::max)
     }
 
+    /// The part of that which a cell reaches. Exchanges that stall are nothing, also where every cell of their message does.
+    fn part(&self, cell: &Cell, column: usize) -> f64 {
+        if self.pattern != Pattern::Stream && cell.cause.is_some() {
+            return 0.0;
+        }
+        (cell.figure.unwrap_or(0.0) / self.best(column).max(1e-9)).clamp(0.0, 1.0)
+    }
+
     fn text_of(&self, row: usize, column: usize) -> String {
         let cell = &self.cells[row][column];
         let Some(number) = cell.figure else { return "-  ".into() };
-        let part = number / self.best(column).max(1e-9);
+        let part = self.part(cell, column);
         let shade = SHADES.iter().find(|(least, _)| part >= *least).map_or('·', |(_, shade)| *shade);
         let letter = cell.cause.map_or(' ', Cause::letter);
         let next = self.cells[row].get(column + 1);
@@ -114,9 +122,8 @@ impl Map {
             );
             for (column, cell) in self.cells[row].iter().enumerate() {
                 let x = LEFT + WIDE * column;
-                let number = cell.figure.unwrap_or(0.0);
                 // Light is fast; the text stands out on both, and slow cells have a letter too.
-                let share = (number / self.best(column).max(1e-9)).clamp(0.0, 1.0).sqrt();
+                let share = self.part(cell, column).sqrt();
                 let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
                 let ink = if share < 0.35 { "white" } else { "black" };
                 let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
@@ -226,6 +233,15 @@ mod tests {
         assert!(text.contains("█9996  "), "{text}");
         assert!(text.contains("system"), "{text}");
         assert!(text.contains("1 of 3 cells are slow") && text.contains("right in 3 of 3"), "{text}");
+    }
+
+    #[test]
+    fn a_message_that_stalls_everywhere_is_not_shown_as_fast() {
+        let mut map = map();
+        map.cells[0][0].cause = Some(Cause::NagleDelayedAck);
+        assert!(map.to_string().contains("·9996N"), "{map}");
+        map.pattern = Pattern::Stream;
+        assert!(map.to_string().contains("█9996N"), "{map}");
     }
 
     #[test]

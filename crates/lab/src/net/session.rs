@@ -1,7 +1,7 @@
 //! A session that survives its peer: connected when it is needed, and again after it was lost.
 //!
 //! Path      on connecting, round trips of one byte without Nagle's algorithm show how long this path takes by itself, and which MSS
-//!           it has, and [`PROBE_BYTES`] at once show about how fast it is: what a trial is compared with, and a boundary
+//!           it has, and 256 KiB at once show about how fast it is: what a trial is compared with, and a boundary
 //!           predicted from.
 
 use super::admission::Token;

@@ -1,6 +1,6 @@
 //! Write, write, read: messages that wait for a reply.
 //!
-//! Trial     exchanges until [`WARM_UP`] is over, so that the peer's quick acknowledgements at a connection's beginning are not
+//! Trial     exchanges for a while first, so that the peer's quick acknowledgements at a connection's beginning are not
 //!           taken for its habit; then as long as was asked for.
 //! Slow      more than half of the time went by in exchanges that took [`STALL`] longer than a round trip and the message's bytes at
 //!           the path's rate.
