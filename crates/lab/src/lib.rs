@@ -34,6 +34,7 @@ pub mod load;
 pub mod messages;
 pub mod net;
 pub mod rdma;
+pub mod report;
 pub mod reproduce;
 pub mod stats;
 pub mod table;

@@ -38,6 +38,15 @@ enum Kind {
     Numbers,
 }
 
+/// What a table is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) title: &'a str,
+    /// Heads, and whether the column holds numbers.
+    pub(crate) columns: Vec<(String, bool)>,
+    pub(crate) rows: &'a [Vec<String>],
+    pub(crate) remarks: Vec<String>,
+}
+
 impl Table {
     /// An empty table under `title`; an empty title takes no line.
     pub fn new(title: impl Into<String>) -> Self {
@@ -92,6 +101,21 @@ impl Table {
     /// Whether no row was added.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// What it is made of, for other ways to show it: notes come before remarks, with their marks.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let notes = (1..).zip(&self.notes).map(|(number, note)| format!("[{number}] {note}"));
+        Parts {
+            title: &self.title,
+            columns: self
+                .columns
+                .iter()
+                .map(|column| (column.head.clone(), column.kind == Kind::Numbers))
+                .collect(),
+            rows: &self.rows,
+            remarks: notes.chain(self.remarks.iter().cloned()).collect(),
+        }
     }
 
     /// How wide each column is, so that all of them fit if they can.

@@ -1,0 +1,92 @@
+//! Text that becomes part of a page, a picture or a spreadsheet: whatever it says, it stays text.
+//!
+//! Goal      one function for HTML and SVG, in elements and in quoted attributes alike, so that nobody has to choose.
+//! Kept      everything that can be read. Control characters, which XML forbids, and those that turn the direction of
+//!           writing, which would let a label rewrite its neighbours, become U+FFFD.
+//! Left out  scripts and styles: no text from outside ever gets there.
+
+/// As text of HTML or SVG, in an element or in an attribute in double or single quotes.
+pub fn text(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\n' | '\t' => safe.push(character),
+            // XML 1.0 §2.2 has no place for these two, nor for most control characters.
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
+            _ if character.is_control() => safe.push('\u{fffd}'),
+            _ => safe.push(character),
+        }
+    }
+    safe
+}
+
+/// As a field of comma-separated values (RFC 4180). What a spreadsheet would take for a formula is made text.
+pub fn field(text: &str) -> String {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if formula { format!("'{text}") } else { text.to_owned() };
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+/// As a name that may stand in `id` and in a link: letters, digits and dashes.
+pub fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for character in text.chars() {
+        match character {
+            _ if character.is_ascii_alphanumeric() => slug.push(character.to_ascii_lowercase()),
+            _ if slug.is_empty() || slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_stays_text() {
+        for (given, expected) in [
+            ("plain µs – ok", "plain µs – ok"),
+            ("</script><script>alert(1)</script>", "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"),
+            ("\" onload='x'", "&quot; onload=&#39;x&#39;"),
+            ("a & b &amp; c", "a &amp; b &amp;amp; c"),
+            ("]]><!--", "]]&gt;&lt;!--"),
+            (
+                "bell\u{7} nul\0 esc\u{1b}[31m del\u{7f} c1\u{85}",
+                "bell\u{fffd} nul\u{fffd} esc\u{fffd}[31m del\u{fffd} c1\u{fffd}",
+            ),
+            ("two\nlines\tand tab", "two\nlines\tand tab"),
+            ("\u{202e}gnp.exe", "\u{fffd}gnp.exe"),
+            ("\u{ffff}", "\u{fffd}"),
+        ] {
+            assert_eq!(text(given), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn fields_are_quoted_and_formulas_are_text() {
+        for (given, expected) in [
+            ("16 KB", "16 KB"),
+            ("a, b", "\"a, b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("=1+1", "'=1+1"),
+            ("@SUM(A1,B1)", "\"'@SUM(A1,B1)\""),
+        ] {
+            assert_eq!(field(given), expected);
+        }
+    }
+
+    #[test]
+    fn slugs_are_safe_names() {
+        for (given, expected) in [("Fig. 7", "fig-7"), ("§3.2, §3.3", "3-2-3-3"), ("<b>", "b"), ("", "")] {
+            assert_eq!(slug(given), expected);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Tables of a page: words, numbers, verdicts, and what has to be known beside a row.
+
+use super::escape::text;
+use crate::Table;
+use std::fmt::Write as _;
+
+/// What a badge says by its colour; its word says it as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// It came out.
+    Good,
+    /// It came out because it was made so.
+    Fit,
+    /// It did not come out.
+    Bad,
+    /// It cannot be judged.
+    Doubt,
+    /// There was nothing to compare with.
+    Own,
+    /// Neither.
+    Plain,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Fit => "fit",
+            Tone::Bad => "bad",
+            Tone::Doubt => "doubt",
+            Tone::Own => "own",
+            Tone::Plain => "plain",
+        }
+    }
+}
+
+/// A word that stands out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Badge {
+    /// Its colour.
+    pub tone: Tone,
+    /// The word.
+    pub word: String,
+}
+
+impl Badge {
+    /// A badge.
+    pub fn new(tone: Tone, word: impl Into<String>) -> Badge {
+        Badge { tone, word: word.into() }
+    }
+
+    pub(super) fn html(&self) -> String {
+        format!("<span class=\"badge {}\">{}</span>", self.tone.class(), text(&self.word))
+    }
+}
+
+/// A cell of a table.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Cell {
+    /// What it says.
+    pub words: String,
+    /// Where it leads: the heading of a section, or the name of a figure of this page.
+    pub link: Option<String>,
+    /// Stands in front of the words.
+    pub badge: Option<Badge>,
+    /// Stands below, smaller.
+    pub note: Option<String>,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(words: T) -> Cell {
+        Cell { words: words.into(), ..Cell::default() }
+    }
+}
+
+impl From<Badge> for Cell {
+    fn from(badge: Badge) -> Cell {
+        Cell { badge: Some(badge), ..Cell::default() }
+    }
+}
+
+impl Cell {
+    /// The same with something smaller below.
+    pub fn noted(self, note: Option<String>) -> Cell {
+        Cell { note, ..self }
+    }
+
+    /// The same as a link.
+    pub fn to(self, link: impl Into<String>) -> Cell {
+        Cell { link: Some(link.into()), ..self }
+    }
+}
+
+/// A table.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Grid {
+    /// What it shows.
+    pub caption: String,
+    /// Names of the columns, and whether they hold numbers. The first column names the rows.
+    pub columns: Vec<(String, bool)>,
+    /// The rows.
+    pub rows: Vec<Vec<Cell>>,
+    /// What belongs to all of it.
+    pub remarks: Vec<String>,
+}
+
+impl Grid {
+    /// A table without rows. A head that begins with `#` holds numbers.
+    pub fn new(caption: impl Into<String>, heads: &[&str]) -> Grid {
+        let column = |head: &&str| match head.strip_prefix('#') {
+            Some(head) => (head.to_owned(), true),
+            None => ((*head).to_owned(), false),
+        };
+        Grid { caption: caption.into(), columns: heads.iter().map(column).collect(), ..Grid::default() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(super) fn html(&self, link: &dyn Fn(&str) -> Option<String>) -> String {
+        let mut html = format!(
+            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
+            text(&self.caption),
+            // On a narrow screen many columns scroll rather than be squeezed.
+            if self.columns.len() > 3 { " class=\"many\"" } else { "" }
+        );
+        let number = |at: usize| self.columns.get(at).is_some_and(|(_, number)| *number);
+        let class = |at: usize| if number(at) { " class=\"number\"" } else { "" };
+        for (at, (head, _)) in self.columns.iter().enumerate() {
+            let _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(at), text(head));
+        }
+        html.push_str("</tr></thead>\n<tbody>\n");
+        for row in &self.rows {
+            html.push_str("<tr>");
+            for (at, Cell { words, link: to, badge, note }) in row.iter().enumerate() {
+                let (open, close) = if at == 0 { ("th scope=\"row\"", "th") } else { ("td", "td") };
+                let words = match to.as_deref().and_then(link) {
+                    Some(id) => format!("<a href=\"#{id}\">{}</a>", text(words)),
+                    None => text(words),
+                };
+                let badge =
+                    badge.as_ref().map(|badge| badge.html() + if words.is_empty() { "" } else { " " });
+                let note = note.as_ref().map(|note| format!("<span class=\"note\">{}</span>", text(note)));
+                let _ = write!(
+                    html,
+                    "<{open}{}>{}{words}{}</{close}>",
+                    class(at),
+                    badge.unwrap_or_default(),
+                    note.unwrap_or_default()
+                );
+            }
+            html.push_str("</tr>\n");
+        }
+        html.push_str("</tbody>\n</table>\n</div>\n");
+        if !self.remarks.is_empty() {
+            let items: String =
+                self.remarks.iter().map(|remark| format!("<li>{}</li>", text(remark))).collect();
+            let _ = writeln!(html, "<ul class=\"remarks\">{items}</ul>");
+        }
+        html
+    }
+}
+
+/// A table of the terminal.
+impl From<&Table> for Grid {
+    fn from(table: &Table) -> Grid {
+        let parts = table.parts();
+        Grid {
+            caption: parts.title.to_owned(),
+            columns: parts.columns,
+            rows: parts
+                .rows
+                .iter()
+                .map(|row| row.iter().map(|cell| cell.as_str().into()).collect())
+                .collect(),
+            remarks: parts.remarks,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_in_a_table_is_text() {
+        let hostile = "</td><script>\"'&";
+        let mut grid = Grid::new(hostile, &[hostile, "#n"]);
+        let cell = Cell {
+            words: hostile.into(),
+            link: Some("x".into()),
+            badge: Some(Badge::new(Tone::Bad, hostile)),
+            note: Some(hostile.into()),
+        };
+        grid.row([cell, "1".into()]);
+        grid.remarks.push(hostile.into());
+        let html = grid.html(&|_| Some("safe".into()));
+        assert!(
+            !html.contains("<script")
+                && html.matches("&lt;/td&gt;&lt;script&gt;&quot;&#39;&amp;").count() == 7,
+            "{html}"
+        );
+        assert!(html.contains("<th scope=\"row\">") && html.contains("<td class=\"number\">1</td>"));
+        assert!(html.contains("<a href=\"#safe\">"));
+    }
+
+    #[test]
+    fn a_table_of_the_terminal_keeps_its_notes() {
+        let mut table = Table::new("t").words("what").numbers("figure");
+        let mark = table.note("why");
+        table.row([format!("x {mark}"), "1".to_owned()]);
+        table.remark("all");
+        let grid = Grid::from(&table);
+        assert_eq!(grid.columns, [("what".to_owned(), false), ("figure".to_owned(), true)]);
+        assert_eq!(grid.rows[0][0].words, "x [1]");
+        assert_eq!(grid.remarks, ["[1] why", "all"]);
+    }
+}

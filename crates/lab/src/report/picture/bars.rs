@@ -1,0 +1,115 @@
+//! Bars that lie, each made of parts: a row a case, a colour a part.
+
+use super::{COLOURS, Canvas, Picture, Scale, at, axis::Axis, value, width};
+use crate::report::data::{Data, number};
+
+const WIDTH: f64 = 760.0;
+
+const ROW: f64 = 34.0;
+const BAR: f64 = 22.0;
+
+/// Bars.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bars {
+    /// The figure's name, good for a file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What it says.
+    pub description: String,
+    /// What a length is, with its unit.
+    pub unit: String,
+    /// The parts, from the left.
+    pub parts: Vec<String>,
+    /// The cases, from the top, with as many lengths as there are parts.
+    pub cases: Vec<(String, Vec<f64>)>,
+}
+
+impl Bars {
+    /// Draws it.
+    pub fn picture(self) -> Picture {
+        let left = self.cases.iter().map(|(case, _)| width(case, 12.0)).fold(40.0, f64::max) + 22.0;
+        let right = WIDTH - 60.0;
+        // One part needs no legend.
+        let top = if self.parts.len() > 1 { 40.0 } else { 8.0 };
+        let bottom = top + ROW * self.cases.len() as f64;
+        let sums = || self.cases.iter().map(|(_, lengths)| lengths.iter().sum::<f64>());
+        // All sums have as many digits as the largest has.
+        let largest = sums().fold(0.0, f64::max);
+        let x = Axis::new(Scale::Linear, sums(), (left, right));
+        let mut canvas = Canvas::default();
+        let mut place = 8.0;
+        if self.parts.len() > 1 {
+            for (number, part) in self.parts.iter().enumerate() {
+                canvas.add(format!(
+                    "<path class=\"f{}\" d=\"M{} 9h13v13h-13z\"/>",
+                    number % COLOURS,
+                    at(place)
+                ));
+                canvas.words(place + 18.0, 20.0, "", part);
+                place += 18.0 + width(part, 12.0) + 18.0;
+            }
+        }
+        for mark in &x.marks {
+            canvas.add(format!("<path class=\"grid\" d=\"M{} {top}V{}\"/>", at(x.at(*mark)), at(bottom)));
+            canvas.words(x.at(*mark), bottom + 18.0, "soft mid", &value(*mark));
+        }
+        for (row, (case, lengths)) in self.cases.iter().enumerate() {
+            let y = top + ROW * row as f64 + (ROW - BAR) / 2.0;
+            canvas.words(left - 10.0, y + BAR * 0.7, "end", case);
+            let mut from = 0.0;
+            for (number, (part, length)) in self.parts.iter().zip(lengths).enumerate() {
+                let (begin, end) = (x.at(from), x.at(from + length));
+                let element = format!(
+                    "<rect class=\"bar v f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\"",
+                    number % COLOURS,
+                    at(begin),
+                    at(y),
+                    at((end - begin).max(0.0))
+                );
+                canvas.place(&element, &format!("{case}\n{part}: {} {}", value(*length), self.unit));
+                from += length;
+            }
+            let sum = if largest < 100.0 { value(from) } else { format!("{from:.1}") };
+            canvas.words(x.at(from) + 7.0, y + BAR * 0.7, "small", &sum);
+        }
+        canvas.add(format!("<path class=\"axis\" d=\"M{} {top}V{}\"/>", at(left), at(bottom)));
+        canvas.words((left + right) / 2.0, bottom + 38.0, "mid", &self.unit);
+        let mut head = vec![String::new()];
+        head.extend(self.parts.iter().cloned());
+        let rows = self.cases.iter().map(|(case, lengths)| {
+            std::iter::once(case.as_str().into())
+                .chain(lengths.iter().map(|length| number(*length)))
+                .collect()
+        });
+        let data = Data { rows: rows.collect(), head };
+        let Bars { name, title, description, .. } = self;
+        Picture { name, title, description, data, width: WIDTH, height: bottom + 48.0, elements: canvas.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_end_to_end() {
+        let bars = Bars {
+            name: "b".into(),
+            title: "b".into(),
+            description: "d".into(),
+            unit: "s".into(),
+            parts: vec!["FTAM".into(), "LIF".into()],
+            cases: vec![("sender".into(), vec![1.0, 3.0]), ("receiver".into(), vec![2.0, 0.0])],
+        };
+        let elements = bars.picture().elements;
+        assert_eq!(elements.matches("<rect").count(), 4);
+        let places: Vec<f64> = elements
+            .lines()
+            .filter(|line| line.starts_with("<rect"))
+            .filter_map(|line| line.split(" x=\"").nth(1)?.split('"').next()?.parse().ok())
+            .collect();
+        assert!(places[0] == places[2] && places[1] < places[3], "{places:?}");
+        assert!(elements.contains("sender\nLIF: 3 s"));
+    }
+}

@@ -1,0 +1,179 @@
+//! A map: a value for each place of two axes, by colour and in digits.
+//!
+//! Colours   seven steps of viridis, which the colour-blind tell apart and which survive a copy without colour; the borders
+//!           between the steps are given, so that a border that matters is one.
+//! Outlines  around regions that somebody named.
+
+use super::{Canvas, Picture, at, value, width};
+use crate::report::data::{Data, number};
+use std::ops::Range;
+
+/// A cell's sides.
+const ACROSS: f64 = 50.0;
+const DOWN: f64 = 27.0;
+const TOP: f64 = 62.0;
+/// Steps of colour.
+const STEPS: usize = 7;
+
+/// A region with a name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outline {
+    /// Columns that lie in it.
+    pub columns: Range<usize>,
+    /// Rows that lie in it.
+    pub rows: Range<usize>,
+    /// What it is.
+    pub name: String,
+}
+
+/// A map.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Heat {
+    /// The figure's name, good for a file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What it says.
+    pub description: String,
+    /// What goes across, and its places.
+    pub x: (String, Vec<String>),
+    /// What goes down, and its places.
+    pub y: (String, Vec<String>),
+    /// What the values are, with their unit.
+    pub unit: String,
+    /// Rows of values; none: no data.
+    pub cells: Vec<Vec<Option<f64>>>,
+    /// Where the steps of colour begin, ascending; below the first one is the first one's colour. At most seven.
+    pub steps: Vec<f64>,
+    /// Regions.
+    pub outlines: Vec<Outline>,
+}
+
+impl Heat {
+    fn step(&self, cell: f64) -> usize {
+        let count = self.steps.iter().take(STEPS).filter(|begin| cell >= **begin).count();
+        let last = self.steps.len().clamp(1, STEPS) - 1;
+        // Fewer steps than colours are spread over all of them.
+        count.saturating_sub(1) * (STEPS - 1) / last.max(1)
+    }
+
+    /// Draws it.
+    pub fn picture(self) -> Picture {
+        let left = self.y.1.iter().map(|place| width(place, 12.0)).fold(30.0, f64::max) + 22.0;
+        let (columns, rows) = (self.x.1.len(), self.y.1.len());
+        let wide = (left + ACROSS * columns as f64 + 10.0).max(560.0);
+        let high = TOP + DOWN * rows as f64 + 56.0;
+        let mut canvas = Canvas::default();
+        canvas.words(8.0, 18.0, "", &format!("{}, across", self.x.0));
+        canvas.words(8.0, 36.0, "", &format!("{}, down", self.y.0));
+        for (column, place) in self.x.1.iter().enumerate() {
+            canvas.words(left + ACROSS * (column as f64 + 0.5), TOP - 8.0, "soft mid", place);
+        }
+        for (row, place) in self.y.1.iter().enumerate() {
+            canvas.words(left - 8.0, TOP + DOWN * (row as f64 + 0.65), "soft end", place);
+        }
+        for (row, cells) in self.cells.iter().enumerate() {
+            for (column, cell) in cells.iter().enumerate() {
+                let (x, y) = (left + ACROSS * column as f64, TOP + DOWN * row as f64);
+                let colour = cell.map_or("x".to_owned(), |cell| self.step(cell).to_string());
+                let shown = cell.map_or("no data".to_owned(), |cell| format!("{cell:.1}"));
+                let element = format!(
+                    "<rect class=\"cell v h{colour}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
+                    at(x + 0.5),
+                    at(y + 0.5),
+                    at(ACROSS - 1.0),
+                    at(DOWN - 1.0)
+                );
+                let [across, down] = [&self.x.1[column], &self.y.1[row]];
+                let says = format!("{shown} {}\n{}: {across}\n{}: {down}", self.unit, self.x.0, self.y.0);
+                canvas.place(&element, &says);
+                if cell.is_some() {
+                    let place = (x + ACROSS / 2.0, y + DOWN * 0.65);
+                    canvas.words(place.0, place.1, &format!("small mid on{colour}"), &shown);
+                }
+            }
+        }
+        for Outline { columns, rows, .. } in &self.outlines {
+            let (x, y) = (left + ACROSS * columns.start as f64, TOP + DOWN * rows.start as f64);
+            let (width, height) = (ACROSS * columns.len() as f64, DOWN * rows.len() as f64);
+            let path = format!("d=\"M{} {}h{}v{}h-{}z\"", at(x), at(y), at(width), at(height), at(width));
+            canvas.add(format!("<path class=\"halo\" {path}/>\n<path class=\"outline\" {path}/>"));
+        }
+        self.legend(&mut canvas, left, high - 34.0);
+        let data = self.data();
+        let Heat { name, title, description, .. } = self;
+        Picture { name, title, description, data, width: wide, height: high, elements: canvas.0 }
+    }
+
+    fn legend(&self, canvas: &mut Canvas, left: f64, top: f64) {
+        let mut x = left;
+        for begin in self.steps.iter().take(STEPS) {
+            let words = format!("from {}", value(*begin));
+            canvas.add(format!(
+                "<path class=\"h{}\" d=\"M{} {}h14v14h-14z\"/>",
+                self.step(*begin),
+                at(x),
+                at(top)
+            ));
+            canvas.words(x + 19.0, top + 11.0, "small soft", &words);
+            x += 19.0 + width(&words, 11.0) + 14.0;
+        }
+        canvas.words(x, top + 11.0, "small soft", &self.unit);
+        let mut x = left;
+        for outline in &self.outlines {
+            canvas.add(format!("<path class=\"outline\" d=\"M{} {}h24\"/>", at(x), at(top + 26.0)));
+            canvas.words(x + 30.0, top + 30.0, "small soft", &outline.name);
+            x += 44.0 + width(&outline.name, 11.0);
+        }
+    }
+
+    fn data(&self) -> Data {
+        let mut head = vec![format!("{} \\ {}", self.y.0, self.x.0)];
+        head.extend(self.x.1.iter().cloned());
+        let rows = self.y.1.iter().zip(&self.cells).map(|(place, cells)| {
+            let place = place.parse().map_or(place.as_str().into(), number);
+            let cells = cells.iter().map(|cell| cell.map_or(serde_json::Value::Null, number));
+            std::iter::once(place).chain(cells).collect()
+        });
+        Data { rows: rows.collect(), head }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Heat {
+        Heat {
+            name: "map".into(),
+            title: "map".into(),
+            description: "d".into(),
+            x: ("message".into(), vec!["100".into(), "<500>".into()]),
+            y: ("buffer".into(), vec!["2000".into(), "\"4000".into()]),
+            unit: "Mbit/s".into(),
+            cells: vec![vec![Some(1.5), Some(11.0)], vec![None, Some(60.0)]],
+            steps: vec![0.0, 2.6, 10.0, 20.0, 30.0, 40.0, 50.0],
+            outlines: vec![Outline { columns: 0..1, rows: 0..2, name: "slow".into() }],
+        }
+    }
+
+    #[test]
+    fn every_cell_is_one_rectangle_with_its_value() {
+        let picture = example().picture();
+        assert_eq!(picture.elements.matches("<rect").count(), 4);
+        for class in ["h0", "h2", "hx", "h6"] {
+            assert_eq!(picture.elements.matches(&format!("cell v {class}\"")).count(), 1, "{class}");
+        }
+        assert!(picture.elements.contains("11.0 Mbit/s\nmessage: &lt;500&gt;\nbuffer: 2000"));
+        assert!(picture.elements.contains("no data Mbit/s\nmessage: 100\nbuffer: &quot;4000"));
+        assert_eq!(picture.data.csv(), "buffer \\ message,100,<500>\n2000,1.5,11\n\"\"\"4000\",,60\n");
+    }
+
+    #[test]
+    fn fewer_steps_are_spread_over_all_colours() {
+        let heat = Heat { steps: vec![0.0, 10.0, 40.0], ..example() };
+        assert_eq!([-1.0, 5.0, 10.0, 39.9, 40.0].map(|cell| heat.step(cell)), [0, 0, 3, 3, 6]);
+        let one = Heat { steps: vec![0.0], ..example() };
+        assert_eq!(one.step(7.0), 0);
+    }
+}

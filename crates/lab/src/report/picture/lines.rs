@@ -1,0 +1,287 @@
+//! Curves over an axis.
+//!
+//! Shape     one polyline for each unbroken run of a curve; a mark at every point, another shape for every curve; its name at
+//!           its end, moved apart where ends are close. A point without data ends its line.
+//! Published values stand as diamonds, each with its own words.
+//! Hover     everywhere above a place on the horizontal axis: the values of all curves there.
+
+use super::{COLOURS, Canvas, Picture, Scale, at, axis::Axis, value, width};
+use crate::report::data::{Data, number};
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 372.0;
+const LEFT: f64 = 56.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 50.0;
+/// From one name to the next.
+const NAME: f64 = 16.0;
+
+/// One curve.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Points from the left to the right; no value: no data.
+    pub points: Vec<(f64, Option<f64>)>,
+    /// Whether it is another's counterpart: dashed.
+    pub dashed: bool,
+}
+
+/// A value that somebody published.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Mark {
+    /// Its place.
+    pub x: f64,
+    /// Its value.
+    pub y: f64,
+    /// What it is.
+    pub what: String,
+}
+
+/// Curves.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lines {
+    /// The figure's name, good for a file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What it says.
+    pub description: String,
+    /// The horizontal axis: its name and how it is laid out.
+    pub x: (String, Scale),
+    /// The vertical one.
+    pub y: (String, Scale),
+    /// The curves, at most as many as can be told apart by colour (7).
+    pub lines: Vec<Line>,
+    /// Published values.
+    pub marks: Vec<Mark>,
+}
+
+impl Lines {
+    /// Draws it.
+    pub fn picture(self) -> Picture {
+        let names = self.lines.iter().map(|line| width(&line.name, 12.0)).fold(0.0, f64::max);
+        let right = WIDTH - (names + 34.0).clamp(60.0, 240.0);
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let xs = points().map(|(x, _)| *x).chain(self.marks.iter().map(|mark| mark.x));
+        let ys = points().filter_map(|(_, y)| *y).chain(self.marks.iter().map(|mark| mark.y));
+        // Points keep off the axis' ends.
+        let x = Axis::new(self.x.1, xs, (LEFT + 10.0, right - 10.0));
+        let y = Axis::new(self.y.1, ys, (HEIGHT - BOTTOM, TOP));
+        let mut canvas = Canvas::default();
+        self.frame(&mut canvas, &x, &y, right);
+        self.curves(&mut canvas, &x, &y);
+        self.names(&mut canvas, &x, &y, right);
+        for Mark { x: across, y: up, .. } in &self.marks {
+            let (across, up) = (x.at(*across), y.at(*up));
+            canvas.add(format!(
+                "<path class=\"mark\" d=\"M{} {}l6 6l-6 6l-6-6z\"/>",
+                at(across),
+                at(up - 6.0)
+            ));
+        }
+        if !self.marks.is_empty() {
+            canvas.add(format!("<path class=\"mark\" d=\"M{} 6l6 6l-6 6l-6-6z\"/>", at(right - 62.0)));
+            canvas.words(right - 52.0, 16.0, "soft", "published");
+        }
+        self.places(&mut canvas, &x, right);
+        Picture {
+            data: self.data(),
+            name: self.name,
+            title: self.title,
+            description: self.description,
+            width: WIDTH,
+            height: HEIGHT,
+            elements: canvas.0,
+        }
+    }
+
+    fn frame(&self, canvas: &mut Canvas, x: &Axis, y: &Axis, right: f64) {
+        for mark in &y.marks {
+            let up = y.at(*mark);
+            canvas.add(format!("<path class=\"grid\" d=\"M{LEFT} {}H{}\"/>", at(up), at(right)));
+            canvas.words(LEFT - 8.0, up + 4.0, "soft end", &value(*mark));
+        }
+        for mark in &x.marks {
+            let across = x.at(*mark);
+            canvas.add(format!("<path class=\"axis\" d=\"M{} {}v5\"/>", at(across), at(HEIGHT - BOTTOM)));
+            canvas.words(across, HEIGHT - BOTTOM + 19.0, "soft mid", &value(*mark));
+        }
+        canvas.add(format!("<path class=\"axis\" d=\"M{LEFT} {}H{}\"/>", at(HEIGHT - BOTTOM), at(right)));
+        canvas.words((LEFT + right) / 2.0, HEIGHT - 10.0, "mid", &self.x.0);
+        let begins = match self.y.1 {
+            Scale::From(begin) => format!("{} (the axis begins at {})", self.y.0, value(begin)),
+            _ => self.y.0.clone(),
+        };
+        canvas.words(8.0, 16.0, "", &begins);
+    }
+
+    fn curves(&self, canvas: &mut Canvas, x: &Axis, y: &Axis) {
+        for (number, line) in self.lines.iter().enumerate() {
+            let colour = number % COLOURS;
+            let dash = if line.dashed { " dash" } else { "" };
+            let places = |run: &[(f64, Option<f64>)]| -> Vec<(f64, f64)> {
+                run.iter().filter_map(|&(across, up)| Some((x.at(across), y.at(up?)))).collect()
+            };
+            for run in line.points.split(|(_, up)| up.is_none()).filter(|run| !run.is_empty()) {
+                let places = places(run);
+                let path: Vec<String> =
+                    places.iter().map(|(across, up)| format!("{},{}", at(*across), at(*up))).collect();
+                canvas.add(format!("<polyline class=\"s{colour}{dash}\" points=\"{}\"/>", path.join(" ")));
+                // Many points are a line of their own.
+                if line.points.len() <= 40 {
+                    places.iter().for_each(|&place| canvas.add(shape(number, place)));
+                }
+            }
+        }
+    }
+
+    /// The curves' names beside their ends, in the order of these, and moved apart.
+    fn names(&self, canvas: &mut Canvas, x: &Axis, y: &Axis, right: f64) {
+        let end =
+            |line: &Line| line.points.iter().rev().find_map(|&(across, up)| Some((x.at(across), y.at(up?))));
+        let mut ends: Vec<(usize, (f64, f64))> =
+            self.lines.iter().enumerate().filter_map(|(number, line)| Some((number, end(line)?))).collect();
+        ends.sort_by(|(_, one), (_, other)| one.1.total_cmp(&other.1));
+        let mut rows: Vec<f64> = ends.iter().map(|(_, (_, up))| *up).collect();
+        for at in 1..rows.len() {
+            rows[at] = rows[at].max(rows[at - 1] + NAME);
+        }
+        // What hangs over the lower end goes up again.
+        let mut lowest = HEIGHT - BOTTOM + 4.0;
+        for row in rows.iter_mut().rev() {
+            *row = row.min(lowest);
+            lowest = *row - NAME;
+        }
+        for ((number, (across, up)), row) in ends.into_iter().zip(rows) {
+            let begin = across.max(right - 10.0) + 6.0;
+            canvas.add(format!(
+                "<path class=\"lead\" d=\"M{} {}L{} {}\"/>",
+                at(across + 6.0),
+                at(up),
+                at(begin + 10.0),
+                at(row)
+            ));
+            canvas.add(shape(number, (begin + 14.0, row)));
+            canvas.words(begin + 22.0, row + 4.0, "", &self.lines[number].name);
+        }
+    }
+
+    /// All places on the horizontal axis, ascending.
+    fn across(&self) -> Vec<f64> {
+        let points = self.lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x);
+        let mut across: Vec<f64> = points.chain(self.marks.iter().map(|mark| mark.x)).collect();
+        across.sort_by(f64::total_cmp);
+        across.dedup();
+        across
+    }
+
+    fn places(&self, canvas: &mut Canvas, axis: &Axis, right: f64) {
+        let across = self.across();
+        for (number, &x) in across.iter().enumerate() {
+            let half = |other: Option<&f64>, border: f64| {
+                other.map_or(border, |other| (axis.at(*other) + axis.at(x)) / 2.0)
+            };
+            let from = half(number.checked_sub(1).and_then(|before| across.get(before)), LEFT);
+            let to = half(across.get(number + 1), right);
+            let mut says = format!("{} {}", value(x), self.x.0);
+            for line in &self.lines {
+                if let Some((_, y)) = line.points.iter().find(|(place, _)| *place == x) {
+                    says += &format!("\n{}: {}", line.name, y.map_or("no data".to_owned(), value));
+                }
+            }
+            for mark in self.marks.iter().filter(|mark| mark.x == x) {
+                says += &format!("\npublished, {}: {}", mark.what, value(mark.y));
+            }
+            let element = format!(
+                "<rect class=\"hit v\" x=\"{}\" y=\"{TOP}\" width=\"{}\" height=\"{}\"",
+                at(from),
+                at((to - from).max(0.0)),
+                at(HEIGHT - BOTTOM - TOP)
+            );
+            canvas.place(&element, &says);
+        }
+    }
+
+    fn data(&self) -> Data {
+        let mut head = vec![self.x.0.clone()];
+        head.extend(self.lines.iter().map(|line| line.name.clone()));
+        let published = !self.marks.is_empty();
+        head.extend(published.then(|| "published".to_owned()));
+        let row = |&x: &f64| {
+            let mut row = vec![number(x)];
+            row.extend(self.lines.iter().map(|line| {
+                let point = line.points.iter().find(|(place, _)| *place == x).and_then(|(_, y)| *y);
+                point.map_or(serde_json::Value::Null, number)
+            }));
+            if published {
+                let marks = self.marks.iter().filter(|mark| mark.x == x);
+                let words: Vec<String> =
+                    marks.map(|mark| format!("{}: {}", mark.what, value(mark.y))).collect();
+                row.push(words.join("; ").into());
+            }
+            row
+        };
+        Data { rows: self.across().iter().map(row).collect(), head }
+    }
+}
+
+/// A point of a curve, by the curve's number.
+fn shape(number: usize, (x, y): (f64, f64)) -> String {
+    let colour = number % COLOURS;
+    let (left, up) = (at(x - 3.5), at(y - 3.5));
+    match number % 4 {
+        0 => format!("<circle class=\"f{colour}\" cx=\"{}\" cy=\"{}\" r=\"3.5\"/>", at(x), at(y)),
+        1 => format!("<path class=\"f{colour}\" d=\"M{left} {up}h7v7h-7z\"/>"),
+        2 => format!("<path class=\"f{colour}\" d=\"M{} {}l4.5 8h-9z\"/>", at(x), at(y - 5.0)),
+        _ => format!("<path class=\"f{colour}\" d=\"M{} {}l4.5 -8h-9z\"/>", at(x), at(y + 5.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(lines: Vec<Line>) -> Lines {
+        Lines {
+            name: "f".into(),
+            title: "t & u".into(),
+            description: "d".into(),
+            x: ("x".into(), Scale::Linear),
+            y: ("y".into(), Scale::Linear),
+            lines,
+            marks: vec![Mark { x: 1.0, y: 2.5, what: "the paper's".into() }],
+        }
+    }
+
+    #[test]
+    fn a_point_without_data_ends_its_line() {
+        let points =
+            vec![(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, Some(1.0)), (4.0, Some(1.0))];
+        let line = Line { name: "a<b".to_owned(), points, dashed: false };
+        let picture = example(vec![line]).picture();
+        assert_eq!(picture.elements.matches("<polyline").count(), 2);
+        assert!(picture.elements.contains("a&lt;b: no data") && !picture.elements.contains("a<b"));
+        assert_eq!(picture.data.csv(), "x,a<b,published\n0,1,\n1,2,the paper's: 2.5\n2,,\n3,1,\n4,1,\n");
+        assert!(picture.standalone().contains("<title id=\"f-title\">t &amp; u</title>"));
+    }
+
+    #[test]
+    fn names_do_not_lie_on_each_other() {
+        let line = |name: usize| Line {
+            name: format!("curve {name}"),
+            points: vec![(0.0, Some(1.0)), (1.0, Some(0.01 * name as f64))],
+            dashed: false,
+        };
+        let elements = example((0..7).map(line).collect()).picture().elements;
+        let mut rows: Vec<f64> = elements
+            .lines()
+            .filter(|line| line.contains(">curve "))
+            .filter_map(|line| line.split("y=\"").nth(1)?.split('"').next()?.parse().ok())
+            .collect();
+        rows.sort_by(f64::total_cmp);
+        assert_eq!(rows.len(), 7);
+        assert!(rows.windows(2).all(|two| two[1] - two[0] > NAME - 0.2), "{rows:?}");
+        assert!(rows.iter().all(|row| *row < HEIGHT - BOTTOM + 10.0), "{rows:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Figures as SVG: within a page, or alone.
+//!
+//! Goal      the same bytes for the same figure; readable in light and dark by the style of the page, and by colours, marks
+//!           and words that do not depend on each other.
+//! Kinds     [`Lines`], [`Heat`], [`Sequence`], [`Stacked`], [`Bars`]; each becomes a [`Picture`].
+//! Hover     what a place shows is its `<title>`: browsers show it without a script, the page's script shows it at once.
+//! Words     a name and a description for who does not see it, and the data as a table.
+//! Limits    sizes are fixed; a page scrolls a picture that is wider than the window.
+
+mod axis;
+mod bars;
+mod heat;
+mod lines;
+mod sequence;
+mod stacked;
+
+pub use axis::Scale;
+pub use bars::Bars;
+pub use heat::{Heat, Outline};
+pub use lines::{Line, Lines, Mark};
+pub use sequence::{Arrow, Direction, Sequence};
+pub use stacked::Stacked;
+
+use super::data::Data;
+use super::escape::{slug, text};
+use std::fmt::Write as _;
+
+/// Colours, weights and fonts, for light and dark.
+pub(super) const STYLE: &str = include_str!("picture.css");
+
+/// How many colours for curves there are.
+const COLOURS: usize = 7;
+
+/// A figure that is drawn.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Picture {
+    /// Its name, good for a file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What it says, for who does not see it.
+    pub description: String,
+    /// What it shows, as a table.
+    pub data: Data,
+    width: f64,
+    height: f64,
+    /// Elements of SVG.
+    elements: String,
+}
+
+impl Picture {
+    /// As an element of a page, whose style draws it. `id` must be the page's only one.
+    pub(super) fn element(&self, id: &str) -> String {
+        let Picture { width, height, .. } = self;
+        format!(
+            "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
+             aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n<desc id=\"{id}-desc\">{}</desc>\n\
+             {}</svg>\n",
+            text(&self.title),
+            text(&self.description),
+            self.elements
+        )
+    }
+
+    /// As a file of its own, with its title and its style.
+    pub fn standalone(&self) -> String {
+        const TITLE: f64 = 34.0;
+        let (width, height, id) = (self.width, self.height + TITLE, slug(&self.name));
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+             role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n\
+             <desc id=\"{id}-desc\">{}</desc>\n<style>\n{STYLE}</style>\n<path class=\"ground\" d=\"M0 0H{width}V{height}H0z\"/>\n\
+             <text class=\"head\" x=\"12\" y=\"23\">{}</text>\n<g transform=\"translate(0 {TITLE})\">\n{}</g>\n</svg>\n",
+            text(&self.title),
+            text(&self.description),
+            text(&self.title),
+            self.elements
+        )
+    }
+}
+
+/// Elements one after the other.
+#[derive(Default)]
+struct Canvas(String);
+
+impl Canvas {
+    fn add(&mut self, line: impl AsRef<str>) {
+        writeln!(self.0, "{}", line.as_ref()).expect("a string takes all");
+    }
+
+    /// Words at a place; `class` may name several.
+    fn words(&mut self, x: f64, y: f64, class: &str, words: &str) {
+        self.add(format!("<text x=\"{}\" y=\"{}\" class=\"{class}\">{}</text>", at(x), at(y), text(words)));
+    }
+
+    /// A place that shows something where the pointer is: an element without its end, and what it says.
+    fn place(&mut self, element: &str, says: &str) {
+        let name = element.trim_start_matches('<').split(' ').next().unwrap_or_default();
+        self.add(format!("{element}><title>{}</title></{name}>", text(says)));
+    }
+}
+
+/// A coordinate, to a tenth.
+fn at(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+/// A value for people: three digits that count or more, no zeros behind.
+fn value(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// About how wide words are, in the font that pictures ask for.
+fn width(words: &str, size: f64) -> f64 {
+    words.chars().count() as f64 * size * 0.56
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_short_and_coordinates_have_a_tenth() {
+        for (given, expected) in [
+            (0.0, "0"),
+            (133.44, "133.4"),
+            (1.5, "1.5"),
+            (0.0123, "0.0123"),
+            (20.0, "20"),
+            (65_536.0, "65536"),
+        ] {
+            assert_eq!(value(given), expected);
+        }
+        for (given, expected) in [(1.0, "1"), (1.25, "1.2"), (0.06, "0.1")] {
+            assert_eq!(at(given), expected);
+        }
+    }
+}

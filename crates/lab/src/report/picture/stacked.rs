@@ -1,0 +1,158 @@
+//! Series over time, one upon the other: what each is of their sum.
+//!
+//! Shape     steps, because a series of rates holds from one moment to the next; the lowest layer is the first. A limit is a
+//!           dashed line with its words.
+
+use super::{COLOURS, Canvas, Line, Picture, Scale, at, axis::Axis, value, width};
+use crate::report::data::{Data, number};
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 340.0;
+const LEFT: f64 = 56.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 50.0;
+
+/// Series.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stacked {
+    /// The figure's name, good for a file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// What it says.
+    pub description: String,
+    /// The horizontal axis.
+    pub x: String,
+    /// The vertical one.
+    pub y: String,
+    /// From below: all have the same places across, ascending. No data counts as nothing.
+    pub layers: Vec<Line>,
+    /// What may not be exceeded, and what it is.
+    pub limit: Option<(f64, String)>,
+}
+
+impl Stacked {
+    /// Draws it.
+    pub fn picture(self) -> Picture {
+        let names = self.layers.iter().map(|layer| width(&layer.name, 12.0)).fold(0.0, f64::max);
+        let right = WIDTH - (names + 34.0).clamp(60.0, 240.0);
+        let places: Vec<f64> = self
+            .layers
+            .first()
+            .map(|layer| layer.points.iter().map(|(x, _)| *x).collect())
+            .unwrap_or_default();
+        let of = |layer: &Line, place: usize| layer.points.get(place).and_then(|(_, y)| *y).unwrap_or(0.0);
+        let sum =
+            |upto: usize, place: usize| self.layers[..upto].iter().map(|layer| of(layer, place)).sum::<f64>();
+        let all = self.layers.len();
+        let tops =
+            (0..places.len()).map(|place| sum(all, place)).chain(self.limit.iter().map(|(limit, _)| *limit));
+        // A step holds to the next place; the last one as long as the one before.
+        let last = places
+            .last()
+            .map(|last| last + places.len().checked_sub(2).map_or(1.0, |before| last - places[before]));
+        let end = |place: usize| places.get(place + 1).copied().or(last).unwrap_or(1.0);
+        let x = Axis::new(Scale::Range, places.iter().copied().chain(last), (LEFT, right));
+        let y = Axis::new(Scale::Linear, tops, (HEIGHT - BOTTOM, TOP));
+        let mut canvas = Canvas::default();
+        for mark in &y.marks {
+            canvas.add(format!("<path class=\"grid\" d=\"M{LEFT} {}H{}\"/>", at(y.at(*mark)), at(right)));
+            canvas.words(LEFT - 8.0, y.at(*mark) + 4.0, "soft end", &value(*mark));
+        }
+        for mark in &x.marks {
+            canvas.words(x.at(*mark), HEIGHT - BOTTOM + 19.0, "soft mid", &value(*mark));
+        }
+        for (number, layer) in self.layers.iter().enumerate() {
+            let edge = |upto: usize, place: usize| {
+                let up = at(y.at(sum(upto, place)));
+                [format!("{},{up}", at(x.at(places[place]))), format!("{},{up}", at(x.at(end(place))))]
+            };
+            let above: Vec<String> = (0..places.len()).flat_map(|place| edge(number + 1, place)).collect();
+            let below: Vec<String> =
+                (0..places.len()).rev().flat_map(|place| edge(number, place).into_iter().rev()).collect();
+            let path = [above, below].concat().join(" ");
+            canvas.add(format!("<polygon class=\"layer f{}\" points=\"{path}\"/>", number % COLOURS));
+            let row = TOP + 12.0 + 20.0 * (all - 1 - number) as f64;
+            canvas.add(format!(
+                "<path class=\"f{}\" d=\"M{} {}h13v13h-13z\"/>",
+                number % COLOURS,
+                at(right + 10.0),
+                at(row - 7.0)
+            ));
+            canvas.words(right + 29.0, row + 4.0, "", &layer.name);
+        }
+        if let Some((limit, what)) = &self.limit {
+            canvas.add(format!("<path class=\"limit\" d=\"M{LEFT} {}H{}\"/>", at(y.at(*limit)), at(right)));
+            canvas.words(right - 4.0, y.at(*limit) - 5.0, "small end", &format!("{what} {}", value(*limit)));
+        }
+        canvas.add(format!("<path class=\"axis\" d=\"M{LEFT} {}H{}\"/>", at(HEIGHT - BOTTOM), at(right)));
+        canvas.words((LEFT + right) / 2.0, HEIGHT - 10.0, "mid", &self.x);
+        canvas.words(8.0, 16.0, "", &self.y);
+        for (place, &moment) in places.iter().enumerate() {
+            let mut says = format!("{} {}\nsum: {}", value(moment), self.x, value(sum(all, place)));
+            for layer in self.layers.iter().rev() {
+                says += &format!("\n{}: {}", layer.name, value(of(layer, place)));
+            }
+            let (from, to) = (x.at(moment), x.at(end(place)));
+            let element = format!(
+                "<rect class=\"hit v\" x=\"{}\" y=\"{TOP}\" width=\"{}\" height=\"{}\"",
+                at(from),
+                at((to - from).max(0.0)),
+                at(HEIGHT - BOTTOM - TOP)
+            );
+            canvas.place(&element, &says);
+        }
+        let mut head = vec![self.x.clone()];
+        head.extend(self.layers.iter().map(|layer| layer.name.clone()));
+        let row = |place: usize| {
+            let values = self.layers.iter().map(|layer| number(of(layer, place)));
+            std::iter::once(number(places[place])).chain(values).collect()
+        };
+        let data = Data { head, rows: (0..places.len()).map(row).collect() };
+        let Stacked { name, title, description, .. } = self;
+        Picture { name, title, description, data, width: WIDTH, height: HEIGHT, elements: canvas.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_stands_on_those_below() {
+        let layer = |name: &str, values: [f64; 2]| Line {
+            name: name.into(),
+            points: vec![(0.0, Some(values[0])), (1.0, Some(values[1]))],
+            dashed: false,
+        };
+        let stacked = Stacked {
+            name: "s".into(),
+            title: "s".into(),
+            description: "d".into(),
+            x: "s".into(),
+            y: "Mbit/s".into(),
+            layers: vec![layer("video", [7.0, 8.0]), layer("audio", [1.0, 2.0])],
+            limit: Some((10.0, "policed at".into())),
+        };
+        let picture = stacked.picture();
+        // From 0 to 10 over 256 pixels: 7 is at 110.8, 8 at 85.2.
+        assert!(picture.elements.contains("points=\"56,110.8 "), "{}", picture.elements);
+        assert!(picture.elements.contains("1 s\nsum: 10\naudio: 2\nvideo: 8"));
+        assert_eq!(picture.data.csv(), "s,video,audio\n0,7,1\n1,8,2\n");
+        assert_eq!(picture.elements.matches("<polygon").count(), 2);
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_nothing() {
+        let empty = Stacked {
+            name: "e".into(),
+            title: String::new(),
+            description: String::new(),
+            x: String::new(),
+            y: String::new(),
+            layers: Vec::new(),
+            limit: None,
+        };
+        assert!(empty.picture().data.rows.is_empty());
+    }
+}
