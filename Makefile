@@ -1,6 +1,7 @@
 # The front door. Every target makes sure of what it needs (scripts/need) and says what is missing if it cannot.
 #
 #     make tour TOUR=...      arguments for the tour
+#     make report REPORT=...  --quick, --exact, --html FILE
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
 #     make properties         CASES=20000 for each property, SEED= from which they grow (make test has a fixed one)
 #     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
@@ -10,6 +11,7 @@
 
 CARGO ?= cargo
 TOUR ?=
+REPORT ?=
 TEST ?= --workspace
 SEED ?= 1
 CASES ?= 20000
@@ -26,7 +28,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help tour verbs install deb test properties test-siw bench fuzz lint format clippy deny doc
+.PHONY: help tour report pictures verbs install deb test properties test-siw bench fuzz lint format clippy deny doc
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,6 +37,15 @@ tour: ## Walk through what kiban can do
 	@scripts/need cargo gcc
 	@$(CARGO) build --release --locked -p kiban
 	@$(CARGO) run --release --locked -q -p kiban -- tour $(TOUR)
+
+report: ## Make the five papers again and write kiban-report.html (REPORT=--quick; docs/reproduce.md)
+	@scripts/need cargo gcc
+	@$(CARGO) build --release --locked -p kiban
+	@$(TARGET)/release/kiban reproduce all $(REPORT) || [ $$? -eq 1 ]
+
+pictures: ## Renew the README's pictures and the kept tables of kiban reproduce all; then look at the difference
+	@scripts/need cargo gcc
+	KIBAN_KEEP_SNAPSHOTS=1 $(CARGO) test --locked -p kiban --test report kept readmes
 
 verbs: ## Build the libraries that run RDMA programs without RDMA hardware, into target/release/verbs
 	@scripts/need cargo gcc
@@ -62,7 +73,7 @@ deb: verbs ## Make a Debian package of the same, in target/release
 test: ## Run all tests
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
-		default-jdk-headless maven
+		default-jdk-headless maven chromium
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked $(TEST)
 
 properties: SEED = $(shell date +%s)

@@ -1,5 +1,6 @@
 //! `kiban reproduce`: what papers published, made again.
 
+mod all;
 mod osi_board;
 mod output;
 mod rdma_nic;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 /// value), fitted (a constant was chosen so that it comes out), MISSED, doubtful, conflict.
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: 0 when no value was missed, 1 otherwise, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban reproduce all             every table and figure, and a page for the browser\n  kiban reproduce rdma-nic        one paper\n\nExit status: 0 when no value was missed, 1 otherwise, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Reproduce {
     #[command(subcommand)]
@@ -36,6 +37,7 @@ enum Paper {
     ViaLibrary(via_library::ViaLibrary),
     RdmaNic(rdma_nic::RdmaNic),
     OsiBoard(osi_board::OsiBoard),
+    All(all::All),
 }
 
 impl Reproduce {
@@ -46,6 +48,7 @@ impl Reproduce {
             Paper::ViaLibrary(via_library) => via_library.run(),
             Paper::RdmaNic(rdma_nic) => rdma_nic.run(),
             Paper::OsiBoard(osi_board) => osi_board.run(),
+            Paper::All(all) => all.run(),
         }
     }
 }

@@ -10,9 +10,8 @@
 use super::point::{Point, Value};
 use super::question::Metric;
 use super::summary::{Row, Summary};
-use crate::chart::{self, Lines};
-use crate::heat::{self, Heat, Scale};
-use crate::reproduce::Curve;
+use crate::heat::{self, Shades, Sheet as TextMap};
+use crate::report::picture::{Heat, Line, Lines, Scale};
 use crate::table::{Table, figure};
 use std::collections::BTreeMap;
 
@@ -20,6 +19,8 @@ use std::collections::BTreeMap;
 pub const PICTURES_MAX: usize = 64;
 /// So many curves a picture.
 pub const CURVES_MAX: usize = 7;
+/// Steps of a map's colours.
+const STEPS: usize = 7;
 
 /// A figure.
 #[derive(Clone, PartialEq, Debug)]
@@ -133,7 +134,11 @@ fn maps(
         value.and_then(|value| values.binary_search_by(|other| other.order(value)).ok())
     };
     // All maps of a metric have one scale, so that they can be compared.
-    let scale = Scale::over(summary.rows.iter().filter_map(|row| metric.median(row)), metric.unit);
+    let medians = || summary.rows.iter().filter_map(|row| metric.median(row));
+    let shades = Shades::over(medians(), metric.unit);
+    let (least, most) = heat::ends(medians());
+    let steps: Vec<f64> =
+        (0..STEPS).map(|step| least + (most - least) * step as f64 / STEPS as f64).collect();
     let map = |(rest, panel): (Point, Vec<&Row>)| {
         let mut cells = vec![vec![None; columns.len()]; rows.len()];
         for row in panel {
@@ -143,17 +148,28 @@ fn maps(
             }
         }
         let heads = |values: &[Value]| values.iter().map(Value::to_string).collect();
-        let heat = Heat { columns: heads(columns), rows: heads(rows), cells, scale: scale.clone() };
+        let map = TextMap { columns: heads(columns), rows: heads(rows), cells, shades: shades.clone() };
         let title = |down: &str, across: &str| {
             format!("{}: {}, {down} down, {across} across{}", summary.question, metric.head(), among(&rest))
         };
         let caption = title(down, across);
         let text = if columns.len() > heat::COLUMNS_MAX && rows.len() < columns.len() {
-            heat.turned().table(&title(across, down))
+            map.turned().table(&title(across, down))
         } else {
-            heat.table(&caption)
+            map.table(&caption)
         };
-        (caption.clone(), heat.svg(&caption), text.to_string())
+        let heat = Heat {
+            name: metric.name.to_owned(),
+            title: caption.clone(),
+            description: format!("Medians, from {} to {} {}.", figure(least), figure(most), metric.unit),
+            x: (across.clone(), map.columns),
+            y: (down.clone(), map.rows),
+            unit: metric.unit.to_owned(),
+            cells: map.cells,
+            steps: steps.clone(),
+            outlines: Vec::new(),
+        };
+        (caption, heat.picture().standalone(), text.to_string())
     };
     panels(summary, &[down, across]).into_iter().map(map).collect()
 }
@@ -162,37 +178,42 @@ fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
     let curve = |(rest, panel): (Point, Vec<&Row>)| {
         let points = panel.iter().filter_map(|row| Some((row.point.figure(across)?, metric.median(row))));
         let name = if rest.0.is_empty() { metric.name.to_owned() } else { rest.to_string() };
-        Curve { name, points: points.collect() }
+        Line { name, points: points.collect(), dashed: false }
     };
-    let curves: Vec<Curve> = panels(summary, &[across]).into_iter().map(curve).collect();
-    let sheet = |curves: &[Curve]| {
+    let curves: Vec<Line> = panels(summary, &[across]).into_iter().map(curve).collect();
+    let sheet = |curves: &[Line]| {
         let title = format!("{}: {} by {across}", summary.question, metric.head());
         let head = metric.head();
-        let lines = Lines { title: &title, x: across, y: &head, curves };
         let places = || curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x);
         let (least, most) = (places().fold(f64::INFINITY, f64::min), places().fold(0.0, f64::max));
-        let svg =
-            if least > 0.0 && most / least >= 100.0 { chart::svg_log_x(lines) } else { chart::svg(lines) };
-        (title.clone(), svg, table(lines).to_string())
+        let scale = if least > 0.0 && most / least >= 100.0 { Scale::Doublings } else { Scale::Linear };
+        let text = table(&title, across, curves).to_string();
+        let lines = Lines {
+            name: metric.name.to_owned(),
+            title: title.clone(),
+            description: format!("Medians of {head} over {across}."),
+            x: (across.clone(), scale),
+            y: (head, Scale::Linear),
+            lines: curves.to_vec(),
+            marks: Vec::new(),
+        };
+        (title, lines.picture().standalone(), text)
     };
     curves.chunks(CURVES_MAX).map(sheet).collect()
 }
 
-fn table(lines: Lines<'_>) -> Table {
-    let heads = lines
-        .curves
-        .iter()
-        .fold(Table::new(lines.title).numbers(lines.x), |table, curve| table.numbers(&curve.name));
-    let mut table = heads;
-    let mut places: Vec<f64> = lines.curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).collect();
+fn table(title: &str, x: &str, curves: &[Line]) -> Table {
+    let mut table =
+        curves.iter().fold(Table::new(title).numbers(x), |table, curve| table.numbers(&curve.name));
+    let mut places: Vec<f64> = curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| *x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
     for x in places {
-        let value = |curve: &Curve| {
+        let value = |curve: &Line| {
             let point = curve.points.iter().find(|(at, _)| *at == x);
             point.and_then(|(_, y)| *y).map_or("-".to_owned(), figure)
         };
-        table.row(std::iter::once(x.to_string()).chain(lines.curves.iter().map(value)));
+        table.row(std::iter::once(x.to_string()).chain(curves.iter().map(value)));
     }
     table
 }

@@ -26,6 +26,8 @@ pub struct Flow {
     pub mbps: f64,
     /// Streams that moved anything in the interval.
     pub moving: usize,
+    /// What the stream that moved least has of an even share, percent.
+    pub least_percent: f64,
     /// Writes that found no page and how many stood in line then, in the interval.
     pub page_waits: (u64, u64),
     /// How much of the time the sending and the receiving processor worked, where they are modelled.
@@ -75,6 +77,12 @@ pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
     let seconds = interval.span.as_secs_f64();
     Flow {
         mbps: if total == 0 { 0.0 } else { total as f64 * 8.0 / between / 1e6 },
+        least_percent: match (total, bytes.iter().min()) {
+            (1.., Some(least)) if bytes.len() == sessions => {
+                *least as f64 * sessions as f64 / total as f64 * 100.0
+            }
+            _ => 0.0,
+        },
         moving: bytes.iter().filter(|bytes| **bytes > 0).count(),
         page_waits: (waits.0 - waits_before.0, waits.1 - waits_before.1),
         busy: [0, 1].map(|side| (busy[side] - busy_before[side]).as_secs_f64() / seconds),

@@ -8,10 +8,14 @@ pub mod atm_board;
 pub mod flow;
 pub mod mechanisms;
 pub mod osi_board;
+pub mod overview;
+pub mod page;
 pub mod rdma_nic;
 pub mod via_library;
+pub mod weaknesses;
 pub mod wide_area;
 
+use crate::report::picture::{Line, Lines, Scale};
 use crate::table::Table;
 use serde::Serialize;
 
@@ -224,6 +228,34 @@ impl Figure {
             table.row(std::iter::once(x.to_string()).chain(self.curves.iter().map(value)));
         }
         table
+    }
+
+    /// The figure as curves that can be drawn.
+    pub fn lines(&self, x: Scale, y: Scale) -> Lines {
+        let said = self.curves.iter().map(|curve| {
+            let values = curve.points.iter().filter_map(|(_, y)| *y);
+            let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+                (least.min(value), most.max(value))
+            });
+            match least <= most {
+                true => format!("{}: from {least:.1} to {most:.1}", curve.name),
+                false => format!("{}: no data", curve.name),
+            }
+        });
+        let lines = self.curves.iter().map(|curve| Line {
+            name: curve.name.clone(),
+            points: curve.points.clone(),
+            dashed: false,
+        });
+        Lines {
+            name: self.name.to_owned(),
+            title: self.title.clone(),
+            description: format!("{} over {}. {}.", self.y, self.x, said.collect::<Vec<_>>().join("; ")),
+            x: (self.x.to_owned(), x),
+            y: (self.y.to_owned(), y),
+            lines: lines.collect(),
+            marks: Vec::new(),
+        }
     }
 
     /// The figure for a spreadsheet: curve, x, y.

@@ -481,6 +481,11 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
 // ---- For people ----------------------------------------------------------------------------------------------------
 
 impl RdmaNic {
+    /// Table 2, and what overlapping gains.
+    pub fn tables(&self) -> [Table; 2] {
+        [self.steps_table(), self.gains_table()]
+    }
+
     fn steps_table(&self) -> Table {
         let mut table = Table::new("table 2: clocks of an RDMA Write until its first payload")
             .words("module")
@@ -531,7 +536,8 @@ impl RdmaNic {
 impl fmt::Display for RdmaNic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.report)?;
-        writeln!(f, "{}", self.steps_table())?;
-        write!(f, "{}", self.gains_table())
+        let [steps, gains] = self.tables();
+        writeln!(f, "{steps}")?;
+        write!(f, "{gains}")
     }
 }

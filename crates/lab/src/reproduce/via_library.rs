@@ -1,4 +1,4 @@
-//! Paper \[4\]: waiting for packets over VI, 2000: figure 2 (CPU use by packet size), table 3 (loss by polling time and
+//! Paper \[4\]: waiting for packets over VI, 2000: tables 1 and 2, figure 2 (CPU use by packet size), table 3 (loss by polling time and
 //! buffer), the laws of its section 4.4.
 //!
 //! Set-up    a process waits for packets by the decision code that we ship ([`kiban_ground::Waiter`]), in virtual time, with
@@ -14,6 +14,7 @@ pub mod host;
 pub mod measured;
 
 use super::{Curve, Figure, Report, Row, Verdict};
+use crate::table::Table;
 use cells::{Cell, Load, Plan, past_cliff, percent};
 use host::{DESCRIPTOR_BYTES, Host, KB, MB, STALLS, descriptors};
 use kiban_ground::Wait;
@@ -165,7 +166,8 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
     let host = Host::of_2000();
     let figure = figure_2(&host, effort);
 
-    let mut rows = cpu_rows(&figure);
+    let mut rows = tables_1_and_2(&host, effort);
+    rows.extend(cpu_rows(&figure));
     rows.extend(table_rows(&table_3, &host));
     rows.push(short_row(&short, &host));
     rows.extend(reason_rows(&running, &host));
@@ -182,18 +184,78 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
     ViaLibrary { report, table_3, short, running, adaptive }
 }
 
+impl ViaLibrary {
+    /// Table 3, and what else was received.
+    pub fn tables(&self) -> [Table; 4] {
+        let adaptive = "adaptive, the longest stalls often: three unreliable, then reliable delivery with patience, reliable \
+                        reception, and unreliable with latency dear";
+        [
+            cells::table("table 3: unreliable, all sizes", &self.table_3),
+            cells::table("polling for less than 100 us", &self.short),
+            cells::table("stalls come to who runs, too", std::slice::from_ref(&self.running)),
+            cells::table(adaptive, &self.adaptive),
+        ]
+    }
+}
+
 impl fmt::Display for ViaLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.report)?;
-        let table = cells::table;
-        writeln!(f, "{}", table("table 3: unreliable, all sizes", &self.table_3))?;
-        writeln!(f, "{}", table("polling for less than 100 us", &self.short))?;
-        let running = std::slice::from_ref(&self.running);
-        writeln!(f, "{}", table("stalls come to who runs, too", running))?;
-        let adaptive = "adaptive, the longest stalls often: three unreliable, then reliable delivery with patience, reliable \
-                        reception, and unreliable with latency dear";
-        write!(f, "{}", table(adaptive, &self.adaptive))
+        let [table_3, short, running, adaptive] = self.tables();
+        writeln!(f, "{table_3}\n{short}\n{running}")?;
+        write!(f, "{adaptive}")
     }
+}
+
+/// Packets close together and far apart, KB: one comes as soon as the work on the last one is done, or long after.
+const CLOSE_KB: u64 = 1;
+const APART_KB: u64 = 50;
+/// A packet is slow when it lies for more of the time to the next one.
+const SLOW_PART: f64 = 0.1;
+/// Up to here CPU use is low, percent.
+const LOW_CPU_PERCENT: f64 = 25.0;
+
+/// Polling and interrupts, by speed, loss and CPU use.
+fn tables_1_and_2(host: &Host, effort: &Effort) -> Vec<Row> {
+    let packets = effort.packets.max(200_000);
+    let of = |wait, kb: u64| {
+        let received = host.receive(wait, Level::Unreliable, descriptors(7 * MB), kb * KB, packets);
+        let lay = received.outcome.latencies.quantile(0.5).unwrap_or_default().as_secs_f64() * 1e6;
+        (lay, received.lost, received.cpu_percent())
+    };
+    let mut rows = Vec::new();
+    for (place, kb, gap, interrupts) in [
+        ("Table 1", CLOSE_KB, "close together", ("low", true, "high")),
+        ("Table 2", APART_KB, "far apart", ("high", false, "low")),
+    ] {
+        for (name, wait, (speed, loses, cpu)) in
+            [("polling", Wait::Poll, ("high", false, "high")), ("interrupts", Wait::Interrupt, interrupts)]
+        {
+            let (lay, lost, used) = of(wait, kb);
+            let next = host.gap(kb * KB).as_secs_f64() * 1e6;
+            let here = (
+                if lay > SLOW_PART * next { "low" } else { "high" },
+                lost > 0,
+                if used <= LOW_CPU_PERCENT { "low" } else { "high" },
+            );
+            let words = |loses: bool| if loses { "lost" } else { "none lost" };
+            rows.push(Row {
+                verdict: Verdict::of(Verdict::Met, here == (speed, loses, cpu)),
+                note: Some(format!(
+                    "a packet lies for {lay:.0} us in the median, {lost} of {packets} are lost with 7 MB, CPU use is {used:.1} %. The tables \
+                     have words: speed counts as low where a packet lies for more than a tenth of the time to the next, CPU use as \
+                     low up to {LOW_CPU_PERCENT:.0} %"
+                )),
+                ..Row::new(
+                    place,
+                    format!("packets {gap} ({kb} KB), {name}: speed, loss, CPU"),
+                    format!("{speed}, {}, {cpu}", words(loses)),
+                    format!("{}, {}, {}", here.0, words(here.1), here.2),
+                )
+            });
+        }
+    }
+    rows
 }
 
 fn figure_2(host: &Host, effort: &Effort) -> Figure {

@@ -20,8 +20,9 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// The map's messages and buffers, bytes.
-const MESSAGES: [usize; 13] = [100, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500, 6000];
-const BUFFERS: [u32; 9] = [2000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 18_000];
+pub(super) const MESSAGES: [usize; 13] =
+    [100, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500, 6000];
+pub(super) const BUFFERS: [u32; 9] = [2000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 18_000];
 /// The second map's: every thousand bytes, and the multiples of the MSS.
 const LONG_MESSAGES: [usize; 33] = [
     1000,

@@ -89,7 +89,7 @@ fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
 }
 
 /// For people.
-pub(super) fn table(all: &[Measured]) -> Table {
+pub fn table(all: &[Measured]) -> Table {
     let heads = Table::new("today: the same wiring on this machine, internal loopback")
         .numbers("F-DATA")
         .numbers("TPDU")

@@ -210,8 +210,9 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
     })
 }
 
-impl fmt::Display for Tables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Tables {
+    /// The two tables.
+    pub fn tables(&self) -> [Table; 2] {
         let of = |title: &str, far: bool, said: [&str; 2]| {
             let mut table = Table::new(title)
                 .words("receiver")
@@ -243,7 +244,6 @@ impl fmt::Display for Tables {
             table
         };
         let short = of("table 1: packets close together", false, ["high, none, high", "low, some, high"]);
-        writeln!(f, "{short}")?;
         let mut long = of("table 2: packets far apart", true, ["high, none, high", "high, none, low"]);
         long.remark(
             "measured now, in real time: VI through shared memory, unreliable, 64 descriptors of 1 KiB.",
@@ -255,6 +255,13 @@ impl fmt::Display for Tables {
             long.remark("ONE PROCESSOR for both ends: who polls keeps the sender from sending.");
         }
         long.remark(self.environment.line());
-        write!(f, "{long}")
+        [short, long]
+    }
+}
+
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [short, long] = self.tables();
+        write!(f, "{short}\n{long}")
     }
 }

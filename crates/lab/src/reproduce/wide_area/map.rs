@@ -1,7 +1,9 @@
 //! Throughput over message length and socket buffers: the map of paper \[2\], figures 3 to 6 and 8.
 
 use super::hosts::{Experiment, SWITCH_DELAY, WORKSTATION_1995};
-use crate::heat::{self, Heat, Scale};
+use crate::heat::{self, Shades, Sheet};
+use crate::report::Picture;
+use crate::report::picture::{Heat, Outline};
 use kiban_stack::tcp;
 use serde::Serialize;
 use std::fmt::Write;
@@ -35,6 +37,9 @@ pub struct Map {
 /// From where on a cell is as fast as the paper calls usual, and below which it has collapsed, Mbit/s.
 pub(crate) const USUAL_MBPS: f64 = 40.0;
 pub(crate) const SLOW_MBPS: f64 = 10.0;
+/// The region of the text (§3.2), bytes.
+pub(crate) const REGION_BUFFERS: std::ops::RangeInclusive<u32> = 2000..=9000;
+pub(crate) const REGION_MESSAGES: std::ops::RangeInclusive<usize> = 2000..=4500;
 /// Shades by rate, the fastest first.
 const SHADES: [(f64, char); 5] = [(USUAL_MBPS, '█'), (20.0, '▓'), (SLOW_MBPS, '▒'), (2.6, '░'), (0.0, '·')];
 
@@ -61,6 +66,18 @@ impl Map {
         done: &(dyn Fn() + Sync),
     ) -> Map {
         let tcp = tcp::Config::profile(profile).expect("the profile has a name");
+        Map::of(name, profile, &tcp, (messages, buffers), interval, done)
+    }
+
+    /// The same under rules that need not be a profile; `profile` says which they are.
+    pub fn of(
+        name: &'static str,
+        profile: &'static str,
+        tcp: &tcp::Config,
+        (messages, buffers): (&[usize], &[u32]),
+        interval: Duration,
+        done: &(dyn Fn() + Sync),
+    ) -> Map {
         let places: Vec<(u32, usize)> = buffers
             .iter()
             .flat_map(|buffer| messages.iter().map(move |message| (*buffer, *message)))
@@ -69,7 +86,7 @@ impl Map {
         let work = || {
             let mut made = Vec::new();
             while let Some((buffer, message)) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = experiment(&tcp, *buffer, *message).run(interval, 0);
+                let outcome = experiment(tcp, *buffer, *message).run(interval, 0);
                 let cell = Cell {
                     mbps: outcome.mbps,
                     waits_per_second: outcome.waits as f64 / interval.as_secs_f64(),
@@ -127,22 +144,70 @@ impl Map {
 
     /// As a picture of the form SVG.
     pub fn svg(&self) -> String {
-        self.heat()
-            .svg(&format!("Mbit/s under {}: message (across) and socket buffers (down), bytes", self.profile))
+        self.picture().standalone()
     }
 
-    fn heat(&self) -> Heat {
+    /// As a picture, with the paper's region where the map has it.
+    pub fn picture(&self) -> Picture {
+        let inside = |places: &[bool]| {
+            let first = places.iter().position(|inside| *inside)?;
+            let last = places.iter().rposition(|inside| *inside)?;
+            Some(first..last + 1)
+        };
+        let columns = inside(
+            &self.messages.iter().map(|message| REGION_MESSAGES.contains(message)).collect::<Vec<_>>(),
+        );
+        let rows =
+            inside(&self.buffers.iter().map(|buffer| REGION_BUFFERS.contains(buffer)).collect::<Vec<_>>());
+        let name = "where the paper says that throughput collapses".to_owned();
+        let (slow, all) =
+            (self.iter().filter(|(_, _, cell)| cell.mbps < SLOW_MBPS).count(), self.iter().count());
+        let long = self.messages.len() > self.buffers.len() * 2;
+        let words = |places: &[String]| places.to_vec();
+        let messages: Vec<String> = self.messages.iter().map(usize::to_string).collect();
+        let buffers: Vec<String> = self.buffers.iter().map(u32::to_string).collect();
+        let axes = [
+            ("message, bytes".to_owned(), words(&messages)),
+            ("socket buffers, bytes".to_owned(), words(&buffers)),
+        ];
+        let rates = |row: &[Cell]| row.iter().map(|cell| Some(cell.mbps)).collect::<Vec<_>>();
+        let cells: Vec<Vec<Option<f64>>> = self.cells.iter().map(|row| rates(row)).collect();
+        let outline = columns.zip(rows).map(|(columns, rows)| Outline { columns, rows, name });
+        // A map of many messages stands upright.
+        let (axes, cells, outline) = if long {
+            let [x, y] = axes;
+            let turned =
+                (0..self.messages.len()).map(|at| cells.iter().map(|row| row[at]).collect()).collect();
+            let outline =
+                outline.map(|Outline { columns, rows, name }| Outline { columns: rows, rows: columns, name });
+            ([y, x], turned, outline)
+        } else {
+            (axes, cells, outline)
+        };
+        let [x, y] = axes;
         Heat {
+            name: self.name.to_owned(),
+            title: format!("TCP throughput, Mbit/s, by message and socket buffers; rules: {}", self.profile),
+            description: format!(
+                "A map of {all} cells. {slow} of them are slower than {SLOW_MBPS} Mbit/s, {} faster than {USUAL_MBPS} Mbit/s.",
+                self.iter().filter(|(_, _, cell)| cell.mbps > USUAL_MBPS).count()
+            ),
+            x,
+            y,
+            unit: "Mbit/s".to_owned(),
+            cells,
+            steps: vec![0.0, 2.6, SLOW_MBPS, 20.0, 30.0, USUAL_MBPS, 50.0],
+            outlines: outline.into_iter().collect(),
+        }
+        .picture()
+    }
+
+    fn sheet(&self) -> Sheet {
+        Sheet {
             columns: self.messages.iter().map(usize::to_string).collect(),
             rows: self.buffers.iter().map(u32::to_string).collect(),
             cells: self.cells.iter().map(|row| row.iter().map(|cell| Some(cell.mbps)).collect()).collect(),
-            scale: Scale {
-                dark: 0.0,
-                light: 60.0,
-                shades: SHADES.to_vec(),
-                digits: 1,
-                unit: "Mbit/s".to_owned(),
-            },
+            shades: Shades { shades: SHADES.to_vec(), digits: 1, unit: "Mbit/s".to_owned() },
         }
     }
 }
@@ -150,11 +215,15 @@ impl Map {
 /// For people: numbers with a shade before each. A map with more messages than a line is wide has them go down.
 impl std::fmt::Display for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (heat, places) = if self.messages.len() > heat::COLUMNS_MAX {
-            (self.heat().turned(), "message down, socket buffers across")
+        let (sheet, places) = if self.messages.len() > heat::COLUMNS_MAX {
+            (self.sheet().turned(), "message down, socket buffers across")
         } else {
-            (self.heat(), "socket buffers down, message across")
+            (self.sheet(), "socket buffers down, message across")
         };
-        write!(f, "{}", heat.table(&format!("{}: Mbit/s under {}, {places}, bytes", self.name, self.profile)))
+        write!(
+            f,
+            "{}",
+            sheet.table(&format!("{}: Mbit/s under {}, {places}, bytes", self.name, self.profile))
+        )
     }
 }

@@ -1,0 +1,164 @@
+//! `kiban reproduce all` as a reader meets it: tables in the terminal, a page in the browser.
+//!
+//! Once      the papers are made once, short and exact; tables and page are looked at from several sides.
+//! Browser   headless Chromium, if it is there (`make test` sees to it), driven by `report/browse.mjs`.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+struct Made {
+    output: Output,
+    page: PathBuf,
+    folder: PathBuf,
+}
+
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        let page = folder.join("report.html");
+        let output = Command::new(env!("CARGO_BIN_EXE_kiban"))
+            .args(["reproduce", "all", "--quick", "--exact"])
+            .args([Path::new("--html"), &page, Path::new("--svg"), &folder.join("figures")])
+            .output()
+            .expect("the program starts");
+        Made { output, page, folder }
+    })
+}
+
+fn page() -> String {
+    std::fs::read_to_string(&made().page).expect("the page was written")
+}
+
+/// What is virtual is exact, so the whole text is kept and compared. With `KIBAN_KEEP_SNAPSHOTS=1` keeps what came out.
+#[test]
+fn the_tables_are_those_that_were_kept() {
+    let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/all.txt");
+    if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
+        std::fs::create_dir_all(kept.parent().expect("it has a folder")).expect("the folder can be made");
+        std::fs::write(&kept, &text).expect("the snapshot can be written");
+    }
+    let before = std::fs::read_to_string(&kept).unwrap_or_default();
+    let differs = before.lines().zip(text.lines()).find(|(before, now)| before != now);
+    assert!(
+        before == text,
+        "all.txt has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the difference"
+    );
+    // Some published values are missed, and said to be.
+    assert_eq!(made().output.status.code(), Some(1));
+    assert!(text.contains("MISSED"));
+}
+
+#[test]
+fn every_weakness_is_gone() {
+    let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
+    let table: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("weaknesses:")).collect();
+    let gone = table.iter().filter(|line| line.contains(" yes [")).count();
+    assert_eq!((gone, table.iter().any(|line| line.contains(" NO ["))), (5, false), "{text}");
+}
+
+#[test]
+fn the_page_is_whole_and_has_nothing_that_was_measured() {
+    let page = page();
+    for (what, count) in [("<!DOCTYPE html>", 1), ("</html>", 1), ("<script>", 1), ("<style>", 1)] {
+        assert_eq!(page.matches(what).count(), count, "{what}");
+    }
+    assert!(!page.contains("Measured on this machine"));
+    assert!(page.matches("<svg ").count() >= 12, "{}", page.matches("<svg ").count());
+    let figures = std::fs::read_dir(made().folder.join("figures")).expect("figures were written").count();
+    assert_eq!(figures, page.matches("<svg ").count());
+    assert!(page.len() < 2 << 20, "{} bytes", page.len());
+}
+
+/// The two pictures of the README are what the program makes. With `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`) they are renewed.
+#[test]
+fn the_readmes_pictures_are_what_the_program_makes() {
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    let readme = std::fs::read_to_string(images.join("../../README.md")).expect("there is a README");
+    for name in ["wide-area-atm-map.svg", "rdma-nic-figure-10.svg"] {
+        let now = std::fs::read(made().folder.join("figures").join(name)).expect("the figure was written");
+        if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
+            std::fs::write(images.join(name), &now).expect("the picture can be written");
+        }
+        let kept = std::fs::read(images.join(name)).unwrap_or_default();
+        assert!(kept == now, "docs/images/{name} is not what the program makes: run make pictures");
+        assert!(readme.contains(&format!("docs/images/{name}")), "{name}");
+    }
+}
+
+/// The first of some commands that is there.
+fn there(names: &[&str]) -> Option<String> {
+    let works = |name: &&&str| {
+        let version =
+            Command::new(**name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    names.iter().find(works).map(|name| (*name).to_owned())
+}
+
+#[test]
+fn a_browser_finds_everything_and_asks_nobody() {
+    let (Some(node), Some(chromium)) =
+        (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
+    else {
+        println!("skipped: no node or no chromium to open the page with");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report/browse.mjs");
+    let folder = made().folder.join("browser");
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let output = Command::new(node)
+        .arg(script)
+        .arg(chromium)
+        .args([&made().page, &folder])
+        .output()
+        .expect("node starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+
+    let requests = found["requests"].as_array().expect("requests");
+    let outside =
+        |url: &&Value| !url.as_str().is_some_and(|url| url.starts_with("file:") || url.starts_with("data:"));
+    assert!(!requests.is_empty() && requests.iter().filter(outside).count() == 0, "{requests:?}");
+    assert_eq!(found["complaints"], serde_json::json!([]));
+
+    let hovers = found["hover"].as_array().expect("hovers");
+    assert_eq!(hovers.len(), 3, "{hovers:?}");
+    for hover in hovers {
+        let says = hover["says"].as_str().unwrap_or_default();
+        assert!(says.contains('\n') && says.chars().any(|one| one.is_ascii_digit()), "{hover}");
+    }
+    assert_eq!(found["hoverEnds"], true);
+
+    let download = &found["download"];
+    assert_eq!(download["state"], "completed", "{download}");
+    assert!(download["files"][0].as_str().is_some_and(|name| name.ends_with(".csv")), "{download}");
+    assert_eq!(download["text"], download["expected"]);
+    assert!(download["text"].as_str().is_some_and(|text| text.lines().count() > 3), "{download}");
+
+    let images = found["images"].as_array().expect("images");
+    assert_eq!(Some(images.len() as u64), found["svgs"].as_u64());
+    for image in images {
+        for what in ["name", "description"] {
+            assert!(image[what].as_str().is_some_and(|text| text.len() > 3), "{what}: {image}");
+        }
+    }
+    let headings: Vec<u64> =
+        found["headings"].as_array().expect("headings").iter().filter_map(Value::as_u64).collect();
+    assert_eq!(headings.iter().filter(|level| **level == 1).count(), 1);
+    assert!(headings.windows(2).all(|two| two[1] <= two[0] + 1), "{headings:?}");
+    assert_eq!(found["tables"], 0, "tables without caption or heads");
+    assert_eq!(found["dead"], serde_json::json!([]), "links that lead nowhere");
+
+    assert_ne!(found["light"], found["dark"]);
+    for contrast in ["contrastLight", "contrastDark"] {
+        assert!(found[contrast]["ratio"].as_f64().is_some_and(|ratio| ratio >= 4.5), "{}", found[contrast]);
+    }
+    assert_eq!(found["overflow"], 0, "the page scrolls sideways on a narrow screen");
+    assert!(found["plain"].as_u64().is_some_and(|places| places > 100), "{}", found["plain"]);
+}

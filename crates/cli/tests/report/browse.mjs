@@ -1,0 +1,207 @@
+// Opens a report in headless Chromium and says what a reader would find, as one JSON object on standard output.
+//
+//     node browse.mjs CHROMIUM REPORT FOLDER
+//
+// Goal      what only a browser can tell: requests, errors, hover, downloads, dark mode, the tree that screen readers get.
+// How       the DevTools protocol over two pipes (--remote-debugging-pipe): no package, no port, no network.
+// Folder    takes screenshots (light, dark, narrow, plain: without script) and the downloaded file.
+import { spawn } from "node:child_process";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [chromium, report, folder] = process.argv.slice(2);
+const downloads = resolve(join(folder, "downloads"));
+mkdirSync(downloads, { recursive: true });
+
+const browser = spawn(
+  chromium,
+  [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
+    `--user-data-dir=${resolve(join(folder, "profile"))}`, "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1280,900", "about:blank",
+  ],
+  { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] },
+);
+browser.on("error", (error) => fail(error.message));
+browser.on("exit", (code) => { if (!done) fail(`the browser ended with ${code}`); });
+let done = false;
+const fail = (message) => {
+  console.error(message);
+  browser.kill();
+  process.exit(1);
+};
+
+// ---- The protocol: JSON with a zero behind each message --------------------------------------------------------------
+const [, , , down, up] = browser.stdio;
+const waiting = new Map();
+const listeners = new Set();
+let number = 0;
+let rest = "";
+up.setEncoding("utf8");
+up.on("data", (data) => {
+  const messages = (rest + data).split("\0");
+  rest = messages.pop();
+  for (const message of messages.map((text) => JSON.parse(text))) {
+    const { resolve, reject } = waiting.get(message.id) ?? {};
+    waiting.delete(message.id);
+    if (message.error) reject?.(new Error(JSON.stringify(message.error)));
+    else if (message.id) resolve?.(message.result);
+    else listeners.forEach((listener) => listener(message));
+  }
+});
+const call = (method, params = {}, sessionId = undefined) =>
+  new Promise((resolve, reject) => {
+    number += 1;
+    waiting.set(number, { resolve, reject });
+    down.write(JSON.stringify({ id: number, method, params, sessionId }) + "\0");
+  });
+const event = (name, wanted = () => true) =>
+  new Promise((resolve) => {
+    const listener = (message) => {
+      if (message.method !== name || !wanted(message.params)) return;
+      listeners.delete(listener);
+      resolve(message.params);
+    };
+    listeners.add(listener);
+  });
+
+// ---- A page that writes down what happens ----------------------------------------------------------------------------
+const { targetId } = await call("Target.createTarget", { url: "about:blank" });
+const { sessionId } = await call("Target.attachToTarget", { targetId, flatten: true });
+const page = (method, params) => call(method, params, sessionId);
+const run = async (expression) => {
+  const { result, exceptionDetails } = await page("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true });
+  if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+  return result.value;
+};
+const requests = [];
+const complaints = [];
+listeners.add(({ method, params }) => {
+  if (method === "Network.requestWillBeSent") requests.push(params.request.url.slice(0, 200));
+  if (method === "Runtime.exceptionThrown") complaints.push(params.exceptionDetails.text);
+  if (method === "Runtime.consoleAPICalled") complaints.push(`console.${params.type}`);
+  if (method === "Log.entryAdded") complaints.push(params.entry.text);
+});
+for (const domain of ["Page", "Runtime", "Network", "Log", "Accessibility", "DOM"]) await page(`${domain}.enable`);
+await page("Network.emulateNetworkConditions", { offline: true, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
+const scheme = (value) => page("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] });
+const size = (width, height) =>
+  page("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
+const open = async () => {
+  const loaded = event("Page.loadEventFired");
+  await page("Page.navigate", { url: pathToFileURL(resolve(report)).href });
+  await loaded;
+};
+const capture = async (name, clip) => {
+  const { data } = await page("Page.captureScreenshot", { format: "png", captureBeyondViewport: true, clip });
+  writeFileSync(join(folder, `${name}.png`), Buffer.from(data, "base64"));
+};
+// The whole page, in pieces that can be looked at.
+const shot = async (name, piece = 1600) => {
+  const { width, height } = (await page("Page.getLayoutMetrics")).cssContentSize;
+  for (let y = 0, number = 1; y < height; y += piece, number += 1)
+    await capture(`${name}-${String(number).padStart(2, "0")}`, { x: 0, y, width, height: Math.min(piece, height - y), scale: 1 });
+};
+const ground = () => run("getComputedStyle(document.body).backgroundColor");
+
+await size(1280, 900);
+await scheme("light");
+await open();
+const answer = { light: await ground() };
+await shot("light");
+
+// Hover: the middle of every kind of place, one of each.
+answer.hover = [];
+const kinds = [".hit", ".cell", ".bar"];
+for (const kind of kinds) {
+  const place = await run(`(() => {
+    const place = document.querySelector("svg ${kind}");
+    if (!place) return null;
+    place.scrollIntoView({ block: "center", behavior: "instant" });
+    const box = place.getBoundingClientRect();
+    return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+  })()`);
+  if (!place) continue;
+  // Scrolling hides what hovers, and the browser may tell of it late: the pointer moves until it is told where it is.
+  let says = null;
+  for (let turn = 0; turn < 30 && says === null; turn += 1) {
+    await page("Input.dispatchMouseEvent", { type: "mouseMoved", x: place.x + (turn % 2), y: place.y });
+    await run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    says = await run(`(() => { const tip = document.getElementById("tip"); return tip.hidden ? null : tip.textContent; })()`);
+  }
+  answer.hover.push({ kind, says });
+  if (kind === ".hit") {
+    const y = await run("scrollY");
+    await capture("hover", { x: 0, y, width: 1280, height: 900, scale: 1 });
+  }
+}
+await page("Input.dispatchMouseEvent", { type: "mouseMoved", x: 1, y: 1 });
+answer.hoverEnds = await run(`document.getElementById("tip").hidden`);
+
+// Download: the first figure's CSV, beside what the figure says that it is.
+await call("Browser.setDownloadBehavior", { behavior: "allow", downloadPath: downloads, eventsEnabled: true });
+const ended = event("Browser.downloadProgress", ({ state }) => state !== "inProgress");
+await run(`document.querySelector('a[download$=".csv"]').click()`);
+answer.download = { state: (await ended).state, files: readdirSync(downloads) };
+answer.download.text = answer.download.files.map((name) => readFileSync(join(downloads, name), "utf8"))[0];
+answer.download.expected = await run(`(() => {
+  const link = document.querySelector('a[download$=".csv"]');
+  return new TextDecoder().decode(Uint8Array.from(atob(link.href.split(",")[1]), (one) => one.charCodeAt(0)));
+})()`);
+
+// What screen readers get.
+const { nodes } = await page("Accessibility.getFullAXTree");
+const named = nodes.filter((node) => !node.ignored && ["image", "img", "graphics-document"].includes(node.role?.value));
+answer.images = named.map((node) => ({ name: node.name?.value ?? "", description: node.description?.value ?? "" }));
+answer.svgs = await run(`document.querySelectorAll("svg").length`);
+answer.headings = await run(`[...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map((one) => Number(one.tagName[1]))`);
+answer.tables = await run(`[...document.querySelectorAll("table")].filter((one) => !one.caption || !one.querySelector("th[scope=col]")).length`);
+answer.dead = await run(`[...document.querySelectorAll('a[href^="#"]')].filter((one) => !document.getElementById(one.hash.slice(1))).map((one) => one.hash)`);
+// Words beside their ground, by WCAG: the least contrast of all texts that are seen.
+const contrast = `(() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((one) => one / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = numbers(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  let least = { ratio: 99 };
+  for (const one of document.querySelectorAll("p, h1, h2, h3, th, td, a, summary, caption, li, .badge, .note, figcaption span, svg text:not([class*=on])")) {
+    const style = getComputedStyle(one);
+    const [front, back] = [light(numbers(one instanceof SVGElement ? style.fill : style.color)), light(behind(one))];
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < least.ratio) least = { ratio, text: one.textContent.slice(0, 40), class: one.getAttribute("class") };
+  }
+  return least;
+})()`;
+answer.contrastLight = await run(contrast);
+
+await scheme("dark");
+answer.dark = await ground();
+answer.contrastDark = await run(contrast);
+await shot("dark");
+
+await scheme("light");
+await size(390, 844);
+// The page itself does not scroll sideways; what is wide does, in its own frame.
+answer.overflow = await run(`document.documentElement.scrollWidth - document.documentElement.clientWidth`);
+await shot("narrow");
+
+// Without a script, the places keep their words.
+await size(1280, 900);
+await page("Emulation.setScriptExecutionDisabled", { value: true });
+await open();
+const { root } = await page("DOM.getDocument", { depth: 0 });
+answer.plain = (await page("DOM.querySelectorAll", { nodeId: root.nodeId, selector: "svg .v > title" })).nodeIds.length;
+
+answer.requests = requests;
+answer.complaints = complaints;
+done = true;
+console.log(JSON.stringify(answer));
+await call("Browser.close").catch(() => {});
+process.exit(0);

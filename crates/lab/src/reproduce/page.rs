@@ -1,0 +1,460 @@
+//! All five papers as one page ([`crate::report`]).
+//!
+//! Order     the verdicts first, then the weaknesses, then paper by paper: figures, values three abreast, constants; at the end what
+//!           was measured on this machine, which no verdict uses.
+//! Marks     diamonds are values that the papers publish as figures; where they publish words only, there is none.
+
+use super::overview::{All, Measured, Place};
+use super::weaknesses::Weakness;
+use super::wide_area::sequence;
+use super::{Constant, Figure, Report, Verdict};
+use super::{mechanisms, osi_board};
+use crate::report::picture::{Arrow, Bars, Direction, Lines, Mark, Scale, Sequence};
+use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
+use kiban_board::osi::meter::Task;
+
+/// A wait is told apart from this on, milliseconds.
+const WAIT_MS: f64 = 20.0;
+
+/// The page. `command` is what makes it again.
+pub fn document(all: &All, command: &str) -> Document {
+    let mut sections = vec![summary(all), weaknesses(&all.weaknesses)];
+    sections.extend([atm_board(all), wide_area(all), rdma_nic(all), via_library(all), osi_board(all)]);
+    sections.extend(all.measured.as_ref().map(measured));
+    sections.push(reading());
+    Document {
+        title: "Five papers, made again".to_owned(),
+        lead: all.headline(),
+        blocks: vec![
+            Block::Words(
+                "Each value stands three times: as published, as kiban gives it when it is set up as the paper's machine, with one set \
+                 of constants, and as kiban gives it at its best."
+                    .to_owned(),
+            ),
+            tally(all.reports().iter().flat_map(|report| &report.rows).map(|row| row.verdict)),
+        ],
+        sections,
+        foot: vec![
+            format!("kiban {}. This page is one file and asks nobody for anything.", env!("CARGO_PKG_VERSION")),
+            format!("Made by: {command}. All but the last tables is virtual: it comes out the same on every machine."),
+        ],
+    }
+}
+
+fn badge(verdict: Verdict) -> Badge {
+    let tone = match verdict {
+        Verdict::Exact | Verdict::Met => Tone::Good,
+        Verdict::Fitted => Tone::Fit,
+        Verdict::Missed => Tone::Bad,
+        Verdict::Doubtful | Verdict::Conflict => Tone::Doubt,
+        Verdict::Ours => Tone::Own,
+    };
+    Badge::new(tone, verdict.word())
+}
+
+/// How many values have which verdict.
+fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
+    let all = [
+        (Verdict::Exact, "derived, equal to the last digit"),
+        (Verdict::Met, "come out, and no fit has used them"),
+        (Verdict::Fitted, "come out because a constant was fitted"),
+        (Verdict::Missed, "do not come out"),
+        (Verdict::Conflict, "contradicted by their own paper"),
+        (Verdict::Doubtful, "doubtful in their paper"),
+        (Verdict::Ours, "not published; ours"),
+    ];
+    let badges = all.into_iter().filter_map(|(verdict, words)| {
+        let count = verdicts.clone().filter(|other| *other == verdict).count();
+        (count > 0).then(|| (badge(verdict), format!("{count} {words}")))
+    });
+    Block::Badges(badges.collect())
+}
+
+// ---- The overview ----------------------------------------------------------------------------------------------------
+
+fn title(paper: &str) -> &'static str {
+    match paper {
+        "atm-board" => "[1] The ATM board, 1995",
+        "wide-area-atm" => "[2] TCP across a wide ATM network, 1996",
+        "rdma-nic" => "[3] The RDMA NIC, 2008",
+        "via-library" => "[4] Waiting in a VI library, 2000",
+        _ => "[5] The OSI board, 1992",
+    }
+}
+
+fn summary(all: &All) -> Section {
+    let mut grid =
+        Grid::new("Every table and figure, and what became of it", &["paper", "place", "verdict", "values"]);
+    for place in &all.summary {
+        let Place { paper, place: name, verdict, note, .. } = place;
+        let said = match verdict {
+            Some(verdict) => Cell::from(badge(*verdict)),
+            None => Cell::from(Badge::new(Tone::Plain, "not made")),
+        };
+        let note = note.clone().map(|note| if verdict.is_some() { format!("missed: {note}") } else { note });
+        grid.row([
+            Cell::from(title(paper)).to(title(paper)),
+            name.as_str().into(),
+            said,
+            Cell::from(place.counts()).noted(note),
+        ]);
+    }
+    grid.remarks.push("The verdict of a table or figure is the worst of its values'.".to_owned());
+    Section { heading: "Verdicts".to_owned(), blocks: vec![Block::Grid(grid)] }
+}
+
+fn weaknesses(weaknesses: &[Weakness]) -> Section {
+    let heads = ["paper", "weakness", "as the paper's machine", "kiban at its best", "gone"];
+    let mut grid = Grid::new("What held each machine back, and what is left of it", &heads);
+    for Weakness { paper, what, then, best, gone, bound, how, kept } in weaknesses {
+        let (tone, word) = if *gone { (Tone::Good, "gone") } else { (Tone::Bad, "REMAINS") };
+        grid.row([
+            Cell::from(title(paper)).to(title(paper)),
+            Cell::from(*what),
+            then.as_str().into(),
+            Cell::from(best.as_str()).noted(Some((*how).to_owned())),
+            Cell::from(Badge::new(tone, word))
+                .noted(Some(format!("counts as gone: {bound}. Kept in {kept}"))),
+        ]);
+    }
+    Section {
+        heading: "Weaknesses removed".to_owned(),
+        blocks: vec![
+            Block::Words("The same line, hosts, clocks or load as in the paper; what differs is what kiban does today.".to_owned()),
+            Block::Grid(grid),
+        ],
+    }
+}
+
+// ---- A paper ---------------------------------------------------------------------------------------------------------
+
+/// Values three abreast.
+fn values(report: &Report) -> Grid {
+    let heads = ["place", "value", "#published", "#as the paper's machine", "#at its best", "verdict"];
+    let mut grid = Grid::new(format!("{}: values", title(report.paper)), &heads);
+    for row in &report.rows {
+        let dash = || "–".to_owned();
+        // What adaptive waiting does, no machine of a paper did.
+        let (then, best) = match &row.today {
+            None if row.place == "Adaptive" => (dash(), row.here.clone()),
+            today => (row.here.clone(), today.clone().unwrap_or_else(dash)),
+        };
+        let published = if row.published.is_empty() { dash() } else { row.published.clone() };
+        grid.row([
+            // "Table 2" stays on one line.
+            Cell::from(row.place.replace(' ', "\u{a0}")),
+            Cell::from(row.what.as_str()).noted(row.note.clone()),
+            published.into(),
+            then.into(),
+            best.into(),
+            badge(row.verdict).into(),
+        ]);
+    }
+    grid.remarks.push(format!("At its best: {}.", report.today));
+    grid
+}
+
+fn constants(report: &Report) -> Block {
+    let mut grid =
+        Grid::new(format!("{}: constants", title(report.paper)), &["constant", "#value", "origin", "why"]);
+    for Constant { name, value, origin, why } in &report.constants {
+        let tone = match *origin {
+            "sourced" => Tone::Good,
+            "fitted" => Tone::Fit,
+            _ => Tone::Doubt,
+        };
+        grid.row([Cell::from(*name), value.as_str().into(), Badge::new(tone, *origin).into(), (*why).into()]);
+    }
+    let count = |of: &str| report.constants.iter().filter(|constant| constant.origin == of).count();
+    let name = format!(
+        "Constants, one set for all points: {} sourced, {} fitted, {} assumed",
+        count("sourced"),
+        count("fitted"),
+        count("assumed")
+    );
+    Block::Folded(name, vec![Block::Grid(grid)])
+}
+
+/// A paper's section: what it is, its figures, its values, its constants, and what else there is.
+fn paper(report: &Report, about: &str, figures: Vec<Block>, more: Vec<Block>) -> Section {
+    let mut blocks = vec![
+        Block::Words(about.to_owned()),
+        Block::Words(format!("Source: {}.", report.source)),
+        tally(report.rows.iter().map(|row| row.verdict)),
+    ];
+    blocks.extend(figures);
+    blocks.push(Block::Grid(values(report)));
+    blocks.push(constants(report));
+    blocks.extend(more);
+    blocks.push(Block::Command(format!("kiban reproduce {}", report.paper)));
+    Section { heading: title(report.paper).to_owned(), blocks }
+}
+
+/// A figure's curves, with a name that no other paper's figure has.
+fn lines(report: &Report, figure: &Figure, x: Scale, y: Scale, marks: &[(f64, f64, &str)]) -> Lines {
+    let marks = marks.iter().map(|&(x, y, what)| Mark { x, y, what: what.to_owned() });
+    Lines { name: format!("{}-{}", report.paper, figure.name), marks: marks.collect(), ..figure.lines(x, y) }
+}
+
+/// The pictures of a report's figures as its own command draws them; what is not known here is drawn with even axes.
+fn figure_blocks(report: &Report, known: impl Fn(&Figure) -> Option<Block>) -> Vec<Block> {
+    let plain = |figure: &Figure| {
+        let lines = lines(report, figure, Scale::Linear, Scale::Linear, &[]);
+        Block::Figure(lines.picture(), String::new())
+    };
+    report.figures.iter().map(|figure| known(figure).unwrap_or_else(|| plain(figure))).collect()
+}
+
+fn atm_board(all: &All) -> Section {
+    let report = &all.atm_board;
+    // From here on the differences are percents; the axis says that it does not begin at zero.
+    const FROM: Scale = Scale::From(60.0);
+    let figures = figure_blocks(report, |figure| {
+        let (x, marks, says): (_, &[(f64, f64, &str)], _) = match figure.name {
+            "figure-6" => (
+                Scale::Doublings,
+                &[(256.0, 133.4, "best")],
+                "From 48 KB on the window hardly matters. The board's processor, not the line, is what ends the curve of 1995.",
+            ),
+            "figure-7" => (
+                Scale::Linear,
+                &[(2.0, 131.2, "peak at 16 KB")],
+                "The more sessions and the larger their windows, the sooner content pages run out. At 256 KB the sixteenth session \
+                 finds none.",
+            ),
+            "figure-7-today" => (
+                Scale::Linear,
+                &[],
+                "The same board without a modelled processor: nobody runs out of pages at any window.",
+            ),
+            _ => return None,
+        };
+        Some(Block::Figure(lines(report, figure, x, FROM, marks).picture(), says.to_owned()))
+    });
+    let whole = all.mechanisms.first();
+    let cases = all.mechanisms.iter().filter_map(|row| {
+        let name = row.without.map_or("the paper's board".to_owned(), |name| format!("without {name}"));
+        Some((name, vec![row.points.first()?.mbps]))
+    });
+    let bars = Bars {
+        name: "atm-board-mechanisms".to_owned(),
+        title: "The five mechanisms, each switched off: one session, window 256 KB".to_owned(),
+        description: format!(
+            "Throughput of the modelled board, {:.1} Mbit/s with all five.",
+            whole.and_then(|row| row.points.first()).map_or(0.0, |point| point.mbps)
+        ),
+        unit: "Mbit/s".to_owned(),
+        parts: vec!["throughput".to_owned()],
+        cases: cases.collect(),
+    };
+    let more = Section {
+        heading: "Without each mechanism".to_owned(),
+        blocks: vec![
+            Block::Words(
+                "The paper publishes no figure without a mechanism: these rest on assumed constants, and are part of no verdict."
+                    .to_owned(),
+            ),
+            Block::Figure(bars.picture(), String::new()),
+            Block::Grid((&mechanisms::modelled_table(&all.mechanisms)).into()),
+        ],
+    };
+    let about = "TCP/IP entirely on a board beside its host, over ATM at 155 Mbit/s: header and content memory apart, checksums formed \
+                 while data move. Two such boards, a switch between them.";
+    paper(report, about, figures, vec![Block::Section(more)])
+}
+
+fn wide_area(all: &All) -> Section {
+    let made = &all.wide_area_atm;
+    let report = &made.report;
+    let mut figures = Vec::new();
+    // The best one stands beside those that it is compared with, before the long one.
+    let (beside, long) = made.maps.split_at(made.maps.len().min(2));
+    for map in beside.iter().chain([&all.map_best]).chain(long) {
+        let says = match map.name {
+            "map" => {
+                "The rules of the time. Dark cells have collapsed: the writer waits for the reader's clock 20 times a second."
+            }
+            "map-today" => {
+                "Today's rules on the same workstations. Nobody waits for a clock; writer and reader take turns instead, since such a \
+                 buffer holds two segments at most."
+            }
+            "map-best" => {
+                "Kiban at its best on the same workstations: their rules but one. The writer goes on as soon as there is room, and no \
+                 cell collapses."
+            }
+            _ => {
+                "Longer messages, down. Throughput is best at multiples of the largest segment, 9140 bytes, and falls behind them."
+            }
+        };
+        let mut picture = map.picture();
+        picture.name = format!("{}-{}", report.paper, map.name);
+        figures.push(Block::Figure(picture, says.to_owned()));
+    }
+    for (number, sequence) in made.sequences.iter().enumerate() {
+        figures.push(Block::Figure(drawn(report, number, sequence).picture(), String::new()));
+    }
+    figures.extend(figure_blocks(report, |_| None));
+    let about = "TCP between workstations over ATM: how delay grows with distance, how throughput depends on message length and socket \
+                 buffers, and a region in which it collapses to a thirtieth.";
+    paper(report, about, figures, Vec::new())
+}
+
+/// Figure 7: the writer's host on the left.
+fn drawn(report: &Report, number: usize, made: &sequence::Sequence) -> Sequence {
+    let arrow = |line: &sequence::Line| {
+        let (direction, what) = match line.bytes {
+            Some(bytes) => (Direction::Right, format!("{bytes} bytes from {}", line.sequence)),
+            None => (Direction::Left, format!("acknowledged {}", line.sequence)),
+        };
+        let waits = direction == Direction::Left && line.after_ms >= WAIT_MS;
+        Arrow {
+            after_ms: line.after_ms,
+            direction,
+            what,
+            wait: waits.then(|| "the reader's delayed acknowledgement".to_owned()),
+        }
+    };
+    Sequence {
+        name: format!("{}-sequence-{}", report.paper, number + 1),
+        title: format!(
+            "{}: buffers {}, message {}, {:.1} Mbit/s",
+            made.title, made.buffer, made.message, made.mbps
+        ),
+        description: format!(
+            "What crosses the line, seen at the writer's host. {}",
+            match made.stall_ms {
+                Some((least, most)) => format!("Acknowledgements wait for {least:.1} to {most:.1} ms."),
+                None => format!("No acknowledgement takes longer than {:.1} ms.", made.answer_ms_max),
+            }
+        ),
+        ends: ["writer".to_owned(), "reader".to_owned()],
+        arrows: made.lines.iter().map(arrow).collect(),
+    }
+}
+
+fn rdma_nic(all: &All) -> Section {
+    let report = &all.rdma_nic.report;
+    let figures = figure_blocks(report, |figure| {
+        // The paper's maxima are those of long messages.
+        let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
+        let says = "Receiving makes its look-ups for every segment, and dips where a message first needs two. Overlapped, the look-ups \
+                    are out of the way (dashed; `many`: Writes that follow each other).";
+        let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
+        lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
+        // As the NIC was, and overlapped.
+        lines.lines.iter_mut().skip(2).for_each(|line| line.dashed = true);
+        (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
+    });
+    let more = all.rdma_nic.tables().iter().map(|table| Block::Grid(table.into())).collect();
+    let about = "An RDMA network interface without a processor: 64 bits at 125 MHz, iWARP's operations over a lossless Ethernet layer. \
+                 Every step of every block is counted in clocks.";
+    paper(report, about, figures, more)
+}
+
+fn via_library(all: &All) -> Section {
+    let report = &all.via_library.report;
+    let figures = figure_blocks(report, |figure| {
+        let marks = [(50.0, 25.0, "100 us"), (50.0, 31.0, "140 us"), (50.0, 50.0, "300 us")];
+        let says = "A process that polls for longer sleeps only when packets are farther apart. Adaptive waiting sleeps at once where \
+                    polling would not pay.";
+        let lines = lines(report, figure, Scale::Linear, Scale::Linear, &marks);
+        (figure.name == "figure-2").then(|| Block::Figure(lines.picture(), says.to_owned()))
+    });
+    let more = all.via_library.tables().iter().map(|table| Block::Grid(table.into())).collect();
+    let about = "A process that waits for packets over the Virtual Interface Architecture: poll for a set time, then sleep. Longer polling \
+                 costs processor time and loses fewer packets; the receive buffer decides how many.";
+    paper(
+        report,
+        about,
+        figures,
+        vec![Block::Folded("Every cell of table 3, and kiban's adaptive waiting".to_owned(), more)],
+    )
+}
+
+fn osi_board(all: &All) -> Section {
+    let made = &all.osi_board;
+    let report = &made.report;
+    let mut figures = figure_blocks(report, |figure| {
+        let (x, marks, says): (_, &[(f64, f64, &str)], _) = match figure.name {
+            "figure-2a" => (
+                Scale::Linear,
+                &[(4000.0, 1.5, "line, from here on"), (8000.0, 4.0, "loopback")],
+                "Loopback rates are doubled, as the paper has it: one processor does the work of both ends.",
+            ),
+            "figure-2b" => (
+                Scale::Doublings,
+                &[(2048.0, 1.5, "line"), (2048.0, 4.0, "loopback"), (512.0, 2.5, "loopback, from here on")],
+                "On the line the lower module's cost for each frame makes throughput follow the TPDU.",
+            ),
+            _ => return None,
+        };
+        Some(Block::Figure(lines(report, figure, x, Scale::Linear, marks).picture(), says.to_owned()))
+    });
+    let cases = made
+        .figure_3
+        .iter()
+        .map(|tasks| (format!("{}, F-DATA {}", tasks.end, tasks.fdata_bytes), tasks.seconds.to_vec()));
+    let bars = Bars {
+        name: "osi-board-figure-3".to_owned(),
+        title: "figure 3: seconds of each task, line, TPDU 2048".to_owned(),
+        description: "Processor time by task for a file of 2 MiB. From F-DATA of 8000 bytes to 2000 FTAM and presentation grow, session and \
+                      transport hardly; the sender's lower interface is large where the line is the limit."
+            .to_owned(),
+        unit: "seconds".to_owned(),
+        parts: Task::ALL.map(|task| task.name().to_owned()).to_vec(),
+        cases: cases.collect(),
+    };
+    figures.push(Block::Figure(
+        bars.picture(),
+        "LIF, the interface to the lower module, asks again and again while the line is full.".to_owned(),
+    ));
+    let about = "All seven layers of OSI on a board, up to file transfer: no copies of user data between layers, and tasks that pass \
+                 pointers. The PC runs the user of FTAM alone.";
+    paper(report, about, figures, Vec::new())
+}
+
+// ---- The rest --------------------------------------------------------------------------------------------------------
+
+fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> Section {
+    let mut blocks = vec![
+        Block::Badges(vec![(Badge::new(Tone::Plain, "measured"), environment.line())]),
+        Block::Words(
+            "In real time, while this page was made: another machine, or the same one on another day, gives other figures. No verdict \
+             above uses them."
+                .to_owned(),
+        ),
+    ];
+    blocks.push(Block::Grid((&mechanisms::measured_table(mechanisms)).into()));
+    match waiting {
+        Ok(tables) => blocks.extend(tables.tables().iter().map(|table| Block::Grid(table.into()))),
+        Err(why) => blocks.push(Block::Words(format!("Waiting could not be measured: {why}"))),
+    }
+    blocks.push(Block::Grid((&osi_board::measured::table(files)).into()));
+    Section { heading: "Measured on this machine".to_owned(), blocks }
+}
+
+fn reading() -> Section {
+    let mut grid = Grid::new("Verdicts", &["verdict", "what may be concluded"]);
+    for (verdict, words) in [
+        (Verdict::Exact, "derived, and equal to the last digit that was published"),
+        (Verdict::Met, "a published value comes out that no fit has used"),
+        (Verdict::Fitted, "a constant was chosen so that it comes out: it explains, it does not reproduce"),
+        (Verdict::Missed, "it does not come out; the row says why"),
+        (Verdict::Conflict, "the paper contradicts itself; its readings stand beside what comes out"),
+        (Verdict::Doubtful, "the paper is doubtful about the value; nothing is claimed"),
+        (Verdict::Ours, "nothing was published; what we say ourselves comes out"),
+    ] {
+        grid.row([Cell::from(badge(verdict)), words.into()]);
+    }
+    Section {
+        heading: "How to read this".to_owned(),
+        blocks: vec![
+            Block::Grid(grid),
+            Block::Words(
+                "Virtual figures have no noise. A constant is sourced (somebody published it), fitted (to the value that it names) or \
+                 assumed; each paper has one set for all its points."
+                    .to_owned(),
+            ),
+        ],
+    }
+}

@@ -1,0 +1,212 @@
+//! What held each paper's machine back, and what is left of it with kiban at its best.
+//!
+//! Measured  each in virtual time, under the paper's own conditions: the same line, hosts, clocks or load. What differs is what
+//!           kiban does today; [`Weakness::how`] says it.
+//! Gone      is judged, not said: by the value beside it, with the bound that is named.
+
+use super::flow::{self, Flow, Interval};
+use super::osi_board::{self, LineUse};
+use super::wide_area::map::{Map, SLOW_MBPS, USUAL_MBPS};
+use super::wide_area::{BUFFERS, MESSAGES};
+use super::{Report, Verdict};
+use crate::table::Table;
+use kiban_sim::Plan;
+use kiban_stack::tcp;
+use serde::Serialize;
+use std::time::Duration;
+
+/// A weakness.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Weakness {
+    /// The paper's name on the command line.
+    pub paper: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// What the paper's machine does here.
+    pub then: String,
+    /// What kiban at its best does.
+    pub best: String,
+    /// Whether it is gone.
+    pub gone: bool,
+    /// From where on it counts as gone.
+    pub bound: &'static str,
+    /// What kiban does, and what remains.
+    pub how: &'static str,
+    /// Where the value is kept.
+    pub kept: &'static str,
+}
+
+/// F-DATA of the line that is used to the full.
+const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
+/// Sessions and window of paper \[1\]'s worst point.
+const SESSIONS: usize = 60;
+const WINDOW_BYTES: u32 = 256 << 10;
+/// From where on shares are even.
+const EVEN_PERCENT: f64 = 90.0;
+/// From where on a line is used to the full.
+const FULL_PERCENT: f64 = 99.0;
+
+/// What is run for it alone.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    flow: Flow,
+    pub(super) map: Map,
+    line: Vec<(usize, LineUse)>,
+}
+
+/// How many points there are, for a progress bar.
+pub(super) fn points() -> u64 {
+    (1 + MESSAGES.len() * BUFFERS.len() + FDATA.len()) as u64
+}
+
+/// TCP at its best on the paper's workstations: their own rules but one. The writer goes on as soon as there is room, in place of
+/// waiting for 5120 bytes, so that it never waits for a reader who waits for it. Modern rules do not wait either, but acknowledge
+/// every second segment, and these buffers hold two.
+pub fn woken_early() -> tcp::Config {
+    tcp::Config {
+        send_low_water_bytes: tcp::Config::modern().send_low_water_bytes,
+        ..tcp::Config::solaris23()
+    }
+}
+
+/// Runs it; `done` is called after every point.
+pub(super) fn make(cell: Duration, interval: Interval, done: &(dyn Fn() + Sync)) -> Made {
+    let tell = |value| {
+        done();
+        value
+    };
+    let flow = flow::measure(&Plan::with_window(WINDOW_BYTES), SESSIONS, interval);
+    done();
+    let map = Map::of(
+        "map-best",
+        "solaris23, writer woken early",
+        &woken_early(),
+        (&MESSAGES, &BUFFERS),
+        cell,
+        done,
+    );
+    let line = FDATA.map(|bytes| tell((bytes, osi_board::unhindered(bytes))));
+    Made { flow, map, line: line.to_vec() }
+}
+
+/// A row of a report.
+fn find<'a>(report: &'a Report, what: &str) -> &'a super::Row {
+    report.rows.iter().find(|row| row.what.starts_with(what)).expect("the row has this name")
+}
+
+/// Judges, beside what the papers' machines do.
+pub(super) fn judge(
+    made: &Made,
+    [atm_board, wide_area, rdma_nic, via_library, osi_board]: [&Report; 5],
+) -> Vec<Weakness> {
+    let Made { flow, map, line } = made;
+    let least = map.iter().map(|(_, _, cell)| cell.mbps).fold(f64::INFINITY, f64::min);
+    let usual: Vec<f64> = map
+        .iter()
+        .filter(|(buffer, message, _)| *buffer >= 10_000 && *message >= 1000)
+        .map(|(_, _, cell)| cell.mbps)
+        .collect();
+    let fast = usual.iter().filter(|mbps| **mbps > USUAL_MBPS).count();
+    let waits: f64 = map.iter().map(|(_, _, cell)| cell.waits_per_second).sum();
+    let lost = find(via_library, "packets lost where a stall fits the buffer");
+    let dip = find(rdma_nic, "receive: falls at");
+    let used = line.iter().map(|(_, line)| line.percent).fold(f64::INFINITY, f64::min);
+    let rates = |of: &[(usize, LineUse)]| {
+        let (first, last) =
+            (of.first().map_or(0.0, |one| one.1.mbps), of.last().map_or(0.0, |one| one.1.mbps));
+        format!("{first:.2} with 500, {last:.2} with 8000 bytes")
+    };
+    let board = osi_board.figures.iter().find(|figure| figure.name == "figure-2a").expect("it was drawn");
+    let ends = |points: &[(f64, Option<f64>)]| {
+        let said = points.first().into_iter().chain(points.last());
+        said.map(|(x, y)| format!("{:.2} with {x}", y.unwrap_or(0.0))).collect::<Vec<_>>().join(", ")
+    };
+    vec![
+        Weakness {
+            paper: "atm-board",
+            what: "starvation: 256 KB windows, 60 sessions",
+            then: format!(
+                "data for {} sessions, none beyond",
+                find(atm_board, "256 KB: most sessions with data").here
+            ),
+            best: format!(
+                "{} of {SESSIONS} move, {:.1} Mbit/s together; the least has {:.0} % of an even share",
+                flow.moving, flow.mbps, flow.least_percent
+            ),
+            gone: flow.moving == SESSIONS && flow.least_percent >= EVEN_PERCENT,
+            bound: "all move, each at least 90 % of an even share",
+            how: "memory is shared by a ledger: n greedy sessions settle at 1/(n+1) of it each",
+            kept: "cli/tests/snapshots/all.txt; sim/tests/starvation.rs",
+        },
+        Weakness {
+            paper: "wide-area-atm",
+            what: "collapse: writer and reader wait for a clock",
+            then: format!(
+                "{} waits a second over all cells; {} of its region under {SLOW_MBPS:.0} Mbit/s",
+                find(wide_area, "waits for a clock").here,
+                find(wide_area, "cells under").here
+            ),
+            best: format!(
+                "{waits:.0} waits; slowest cell {least:.1} Mbit/s; {fast} of {} cells over {USUAL_MBPS:.0} with buffers from 10,000 and \
+                 messages from 1000",
+                usual.len()
+            ),
+            gone: waits == 0.0 && least >= SLOW_MBPS,
+            bound: "no wait for a clock in any cell, and none under 10 Mbit/s",
+            how: "one rule less on the same modelled workstations (send_low_water_bytes as in modern): the writer goes on as soon as there \
+                  is room",
+            kept: "cli/tests/snapshots/all.txt",
+        },
+        Weakness {
+            paper: "rdma-nic",
+            what: "a dip where a message first needs a second segment",
+            then: format!("receiving falls at {} bytes", dip.here),
+            best: format!("falls at: {}", dip.today.as_deref().unwrap_or("not made")),
+            gone: dip.today.as_deref() == Some("none"),
+            bound: "no power of two is 1 % lower than both neighbours",
+            how: "look-ups of the next segment overlap the words of this one",
+            kept: "lab/tests/snapshots/rdma-nic.txt",
+        },
+        Weakness {
+            paper: "via-library",
+            what: "packets lost although the buffer could hold a stall's",
+            then: format!(
+                "{} % with 100 us of polling and 7 MB",
+                find(via_library, "loss, 100 us, 7 MB").here
+            ),
+            best: format!("{} packets, unreliable delivery", lost.here),
+            gone: lost.verdict == Verdict::Ours && lost.here == "0",
+            bound: "no packet",
+            how: "adaptive waiting; where a stall does not fit, the reliable levels hold the sender instead and lose nothing",
+            kept: "lab/tests/snapshots/via-library.txt",
+        },
+        Weakness {
+            paper: "osi-board",
+            what: "throughput falls with small F-DATA, Mbit/s on 2 Mbit/s",
+            then: ends(&board.curves[0].points),
+            best: format!("{}; the line is used to {used:.1} % at least", rates(line)),
+            gone: used >= FULL_PERCENT,
+            bound: "the line is full at every F-DATA: what is left are headers",
+            how: "no copies and no tasks between layers. Within the machine (loopback) an F-DATA still costs its coding: that is \
+                  measured below",
+            kept: "cli/tests/snapshots/all.txt",
+        },
+    ]
+}
+
+/// As a table.
+pub(super) fn table(weaknesses: &[Weakness]) -> Table {
+    let mut table = Table::new("weaknesses: the paper's machine, and kiban at its best")
+        .words("paper")
+        .words("weakness")
+        .words("as the paper's machine")
+        .words("at its best")
+        .words("gone");
+    for one in weaknesses {
+        let mark = table.note(format!("gone: {}. {}", one.bound, one.how));
+        let gone = if one.gone { "yes" } else { "NO" };
+        table.row([one.paper, one.what, &one.then, &one.best, &format!("{gone} {mark}")]);
+    }
+    table.remark("the notes say from where on a weakness counts as gone, and what kiban does about it.");
+    table
+}
