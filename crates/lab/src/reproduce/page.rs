@@ -214,7 +214,7 @@ fn atm_board(all: &All) -> Section {
             "figure-6" => (
                 Scale::Doublings,
                 &[(256.0, 133.4, "best")],
-                "From 48 KB on the window hardly matters. The board's processor, not the line, is what ends the curve of 1995.",
+                "From 48 KB on the window hardly matters. What the best of 1995 lacks to the limit is the pause of the segmentation chip, fitted to it.",
             ),
             "figure-7" => (
                 Scale::Linear,
@@ -338,7 +338,7 @@ fn rdma_nic(all: &All) -> Section {
         // The paper's maxima are those of long messages.
         let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
         let says = "Receiving makes its look-ups for every segment, and dips where a message first needs two. Overlapped, the look-ups \
-                    are out of the way (dashed; `many`: Writes that follow each other).";
+                    are out of the way (dashed; many: Writes that follow each other).";
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
         lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
         // As the NIC was, and overlapped.
