@@ -28,6 +28,7 @@ pub mod checksum;
 pub mod crc;
 pub mod numbers;
 
+pub mod aal1;
 pub mod aal5;
 pub mod atm;
 pub mod atmarp;

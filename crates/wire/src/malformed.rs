@@ -68,6 +68,8 @@ rules! {
     AddressDigits, "address_digits", "an address longer than its kind, or with digits that are none";
     FacilityLength, "facility_length", "facilities that are longer than their field, or the field than the packet";
     UserData, "user_data", "more user data than the packet may carry, or in a packet that carries none";
+    PointerParity, "pointer_parity", "a pointer's parity is odd";
+    PointerRange, "pointer_range", "a pointer that points beyond what it can reach";
 }
 
 impl fmt::Display for Malformed {

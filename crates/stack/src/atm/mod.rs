@@ -16,9 +16,11 @@
 //!
 //! Down      packet → encapsulation → [`Segmentation::send`] → `advance` → train.
 //! Up        train → [`Reassembly::cells`] → [`Arrival`]s → encapsulation, InARP, loopback.
+//! AAL1      [`aal1`]: streams of a constant rate, which take their cells to a line themselves.
 //! Limits    each part names its own; circuits are numbers ([`Circuit`]) that the board gives.
-//! Left out  signalling (SVC, PNNI), ATMARP servers, LANE, MPOA, AAL1 and AAL2, ABR's rates, OAM F4.
+//! Left out  signalling (SVC, PNNI), ATMARP servers, LANE, MPOA, AAL2, ABR's rates, OAM F4.
 
+pub mod aal1;
 mod cell;
 mod counters;
 mod encapsulation;
