@@ -12,6 +12,10 @@ pub struct BoardNumber(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchNumber(pub(crate) usize);
 
+/// A terminal of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TerminalNumber(pub(crate) usize);
+
 /// One direction of a line of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineNumber(pub(crate) usize);
@@ -27,6 +31,8 @@ pub enum Plug {
     Board(BoardNumber, usize),
     /// A port of a switch.
     Switch(SwitchNumber, usize),
+    /// A terminal.
+    Terminal(TerminalNumber),
 }
 
 impl fmt::Display for Plug {
@@ -34,6 +40,7 @@ impl fmt::Display for Plug {
         match self {
             Plug::Board(board, port) => write!(f, "port {port} of board {}", board.0),
             Plug::Switch(switch, port) => write!(f, "port {port} of switch {}", switch.0),
+            Plug::Terminal(terminal) => write!(f, "terminal {}", terminal.0),
         }
     }
 }
@@ -41,7 +48,7 @@ impl fmt::Display for Plug {
 /// What goes through a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortKind {
-    /// Cells: an ATM port, or any port of a switch.
+    /// Cells: an ATM port, a terminal, or any port of a switch.
     Cells,
     /// IP packets.
     Packets,

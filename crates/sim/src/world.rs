@@ -11,6 +11,8 @@
 //! Packets   are pushed: what a board sends goes onto its cable at once (`cable.rs`), and is an event where it arrives.
 //! Early     when the next frame ends on a line is known exactly if nothing more comes, and never earlier than told. An event
 //!           that comes too early finds nothing and asks again.
+//! Terminals send and receive cells without asking anybody (`terminal.rs`): they make no events, and are told what arrived
+//!           when a frame ends or somebody asks ([`World::collect`]).
 //! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
 //! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that one gets to it.
 
@@ -18,9 +20,12 @@ use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
 use crate::harm::Harm;
 use crate::line::Line;
-use crate::plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber};
+use crate::plug::{
+    BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber, TerminalNumber,
+};
 use crate::processor::{Processor, Stage};
 use crate::program::Program;
+use crate::terminal::Terminal;
 use kiban_board::{Board, BoardConfig, Input, Output};
 use kiban_ground::{Chance, Instant, Pdu, SharedBytes, SharedRoom};
 use kiban_stack::atm::{Switch, TimedCell};
@@ -107,6 +112,7 @@ pub struct World {
     chance: Chance,
     sites: Vec<Site>,
     crossings: Vec<Crossing>,
+    terminals: Vec<Box<dyn Terminal>>,
     ways: Vec<Way>,
     packet_ways: Vec<PacketWay>,
     heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
@@ -128,6 +134,7 @@ impl World {
             chance: Chance::from_seed(seed),
             sites: Vec::new(),
             crossings: Vec::new(),
+            terminals: Vec::new(),
             ways: Vec::new(),
             packet_ways: Vec::new(),
             heap: BinaryHeap::new(),
@@ -173,6 +180,12 @@ impl World {
             trains: Vec::new(),
         });
         SwitchNumber(self.crossings.len() - 1)
+    }
+
+    /// Adds a terminal.
+    pub fn add_terminal(&mut self, terminal: Box<dyn Terminal>) -> TerminalNumber {
+        self.terminals.push(terminal);
+        TerminalNumber(self.terminals.len() - 1)
     }
 
     /// Joins two plugs for cells by a line of some length, both directions alike. A line has the rate of the port that sends.
@@ -239,7 +252,7 @@ impl World {
     /// What a plug is for, if it is free.
     fn kind_of(&self, plug: Plug) -> Result<PortKind, Misfit> {
         let (kind, has_cable) = match plug {
-            Plug::Switch(..) => (PortKind::Cells, false),
+            Plug::Switch(..) | Plug::Terminal(_) => (PortKind::Cells, false),
             Plug::Board(board, port) => {
                 let place = self.sites[board.0].places.get(port).ok_or(Misfit::NoSuchPort(plug))?;
                 (place.kind, place.cable.is_some())
@@ -272,6 +285,7 @@ impl World {
         match from {
             Plug::Board(board, _) => self.sites[board.0].out.push(number),
             Plug::Switch(switch, _) => self.crossings[switch.0].out.push(number),
+            Plug::Terminal(_) => {}
         }
         if let Plug::Switch(switch, _) = to {
             self.crossings[switch.0].into.push(number);
@@ -338,6 +352,11 @@ impl World {
         &self.crossings[switch.0].switch
     }
 
+    /// A terminal, if it is a `T`.
+    pub fn terminal<T: Terminal>(&mut self, terminal: TerminalNumber) -> Option<&mut T> {
+        self.terminals[terminal.0].as_any_mut().downcast_mut()
+    }
+
     /// A line.
     pub fn line(&mut self, line: LineNumber) -> &mut Line {
         &mut self.ways[line.0].line
@@ -394,6 +413,29 @@ impl World {
         while self.step(until) {}
     }
 
+    /// Goes on until `until`, whether programs are done or not, and hands terminals what has arrived by then.
+    pub fn collect(&mut self, until: Instant) {
+        self.settle(until);
+        self.now = self.now.max(until);
+        for number in 0..self.ways.len() {
+            if let Plug::Terminal(terminal) = self.ways[number].to {
+                self.pull(number, until);
+                self.hand_over(number, terminal);
+            }
+        }
+    }
+
+    /// A terminal receives what has arrived by now.
+    fn hand_over(&mut self, number: usize, terminal: TerminalNumber) {
+        let mut cells = std::mem::take(&mut self.cells);
+        self.ways[number].line.arrive(self.now, &mut cells);
+        if !cells.is_empty() {
+            self.terminals[terminal.0].arrive(&cells);
+        }
+        cells.clear();
+        self.cells = cells;
+    }
+
     /// The next event, unless it comes after `until`.
     fn step(&mut self, until: Instant) -> bool {
         let Some(Reverse((moment, _, event))) = self.heap.peek().copied() else { return false };
@@ -437,6 +479,10 @@ impl World {
                 for index in 0..self.crossings[switch.0].out.len() {
                     self.expect(self.crossings[switch.0].out[index]);
                 }
+            }
+            Plug::Terminal(terminal) => {
+                self.pull(number, self.now);
+                self.hand_over(number, terminal);
             }
             Plug::Board(board, port) => {
                 self.pull(number, self.now);
@@ -499,6 +545,11 @@ impl World {
                 self.charge(started);
                 self.ways[number].line.depart();
             }
+            Plug::Terminal(terminal) => {
+                let Way { line, .. } = &mut self.ways[number];
+                self.terminals[terminal.0].cells(until, &mut line.fresh);
+                line.depart();
+            }
             Plug::Switch(switch, port) => {
                 self.pull_switch(switch.0, until);
                 let Way { line, .. } = &mut self.ways[number];
@@ -535,7 +586,7 @@ impl World {
         let mut first = until;
         for number in 0..self.ways.len() {
             if let Way { from, to: Plug::Switch(..), .. } = self.ways[number] {
-                if let Plug::Board(..) = from {
+                if let Plug::Board(..) | Plug::Terminal(_) = from {
                     self.pull(number, until);
                 }
                 let under_way = &self.ways[number].line.under_way;
@@ -582,6 +633,7 @@ impl World {
         let sent = match way.from {
             Plug::Board(board, port) => self.sites[board.0].board.next_cell_end(port),
             Plug::Switch(switch, port) => self.crossings[switch.0].switch.next_end(port),
+            Plug::Terminal(_) => Instant::NEVER,
         };
         let arrives = if sent == Instant::NEVER { sent } else { sent + way.line.delay };
         let next = arrives.min(way.line.next_end()).max(self.now);

@@ -1,0 +1,106 @@
+//! A ledger: which cells of a flow were sent, and which of them arrived when.
+//!
+//! Cells have no numbers, so they are known by their payloads, which sources make so that no two are alike. A network keeps the
+//! order of a circuit: what stands before the one that arrives is lost. Neither end is asked what it thinks it has lost.
+
+use kiban_ground::Instant;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// How far ahead a cell that arrives is looked for: more than any queue and way holds.
+const AHEAD_MAX: usize = 1 << 17;
+
+/// What happened since somebody asked.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Cells sent.
+    pub offered: u64,
+    /// Cells that arrived.
+    pub carried: u64,
+    /// Cells that are known to be lost.
+    pub lost: u64,
+    /// Cells that arrived with a payload that nobody sent, or twice.
+    pub strange: u64,
+    /// How long each that arrived was under way, nanoseconds.
+    pub delays: Vec<u64>,
+}
+
+/// The ledger of a flow.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    under_way: VecDeque<(u64, Instant)>,
+    tally: Tally,
+}
+
+/// Both ends write into it.
+pub type Shared = Rc<RefCell<Ledger>>;
+
+impl Ledger {
+    /// An empty one.
+    pub fn shared() -> Shared {
+        Shared::default()
+    }
+
+    /// A cell was sent.
+    pub fn sent(&mut self, payload: &[u8; 48], at: Instant) {
+        self.under_way.push_back((print(payload), at));
+        self.tally.offered += 1;
+    }
+
+    /// A cell arrived.
+    pub fn arrived(&mut self, payload: &[u8; 48], at: Instant) {
+        let print = print(payload);
+        let found = self.under_way.iter().take(AHEAD_MAX).position(|(sent, _)| *sent == print);
+        let Some(before) = found else {
+            self.tally.strange += 1;
+            return;
+        };
+        self.tally.lost += before as u64;
+        self.tally.carried += 1;
+        let (_, sent) = self.under_way.drain(..=before).next_back().expect("it was found");
+        self.tally.delays.push(at.since(sent).as_nanos() as u64);
+    }
+
+    /// Nothing more comes: what is still under way is lost.
+    pub fn close(&mut self) {
+        self.tally.lost += self.under_way.len() as u64;
+        self.under_way.clear();
+    }
+
+    /// What happened since the last call.
+    pub fn take(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+}
+
+/// A number that differs where payloads do.
+fn print(payload: &[u8; 48]) -> u64 {
+    let (words, _) = payload.as_chunks::<8>();
+    words.iter().fold(0, |print: u64, word| {
+        (print.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_arrive_before_the_next_is_lost() {
+        let mut ledger = Ledger::default();
+        let at = Instant::from_nanos;
+        for number in 0..6 {
+            ledger.sent(&[number; 48], at(100 * u64::from(number)));
+        }
+        ledger.arrived(&[0; 48], at(50));
+        ledger.arrived(&[3; 48], at(400));
+        ledger.arrived(&[3; 48], at(401));
+        ledger.arrived(&[4; 48], at(470));
+        let tally = ledger.take();
+        assert_eq!((tally.offered, tally.carried, tally.lost, tally.strange), (6, 3, 2, 1));
+        assert_eq!(tally.delays, [50, 100, 70]);
+        ledger.close();
+        assert_eq!(ledger.take().lost, 1);
+    }
+}

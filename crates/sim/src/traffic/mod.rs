@@ -1,0 +1,36 @@
+//! Traffic that asks for no answer: streams of a constant rate over AAL1, pictures, audio and data over AAL5.
+//!
+//! Goal      flows as a remote lecture has them (paper \[2\], §4), each from a seed, with a witness that knows the fate of each cell.
+//!
+//! ```text
+//! program (when, how many octets) ► FrameSource ► cells ...  network ... FrameSink ► units that came whole
+//! a constant rate ► StreamSource ► aal1::Sender ► cells ...  network ... StreamSink ► aal1::Receiver ► octets
+//!                                        └────────► Ledger: sent ◄──────────┘ arrived, lost, how late
+//! ```
+//!
+//! Shape     each end is a [`Terminal`](crate::Terminal) with a line of its own. A source sends at the rate of its line, or shaped to a contract.
+//! Left out  sound and pictures themselves; contents are numbers that no two cells share.
+
+mod frames;
+mod ledger;
+mod programs;
+mod stream;
+
+pub use frames::{FrameSink, FrameSource, Units};
+pub use ledger::{Ledger, Shared, Tally};
+pub use programs::{Jpeg, JpegConfig, Periodic, Sporadic, Unit, line_octets};
+pub use stream::{StreamConfig, StreamSink, StreamSource};
+
+use kiban_stack::atm::{Contract, Interval};
+use kiban_wire::atm::Vc;
+
+/// How a source's cells leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlet {
+    /// Their circuit.
+    pub vc: Vc,
+    /// Time per cell on the line.
+    pub cell_time: Interval,
+    /// What they are shaped to.
+    pub contract: Option<Contract>,
+}

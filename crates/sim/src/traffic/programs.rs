@@ -1,0 +1,195 @@
+//! When a source has something to send, and how much: programs of units.
+//!
+//! Pictures  Motion-JPEG: one picture each 1/fps, coded by itself. A scene lasts 0.5 to 1.5 times `scene`; it has a level, drawn
+//!           evenly from one of the ranges, and its pictures differ from it by up to `spread`, the next by half as much as
+//!           anew. Ranges are rates on the line, as paper \[2\] gives them, cells included.
+//! Assumed   all of this but the ranges: no traces of the lecture were published.
+//! Exact     no function of a maths library is called, so that a seed gives the same traffic on every machine.
+
+use kiban_ground::{Chance, Instant};
+use kiban_wire::aal5;
+use kiban_wire::atm::CELL_BYTES;
+use std::time::Duration;
+
+/// Something to send at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// When it is handed to the sender.
+    pub at: Instant,
+    /// Its octets.
+    pub octets: usize,
+}
+
+/// The octets of frames of at most `frame_octets_max` whose cells are `bits` on the line, or nearly so.
+pub fn line_octets(bits: f64, frame_octets_max: usize) -> usize {
+    let frame_cells = aal5::cells(frame_octets_max);
+    let cells = (bits / (CELL_BYTES * 8) as f64).round().max(1.0) as usize;
+    let (whole, rest) = (cells / frame_cells, cells % frame_cells);
+    whole * frame_octets_max + (rest * 48).saturating_sub(aal5::TRAILER_BYTES)
+}
+
+/// The same each time: audio, whose silence is sent as well.
+#[derive(Clone, Debug)]
+pub struct Periodic {
+    next: Instant,
+    period: Duration,
+    octets: usize,
+}
+
+impl Periodic {
+    /// So many octets each period, the first somewhen within the first.
+    pub fn new(period: Duration, octets: usize, chance: &mut Chance) -> Periodic {
+        Periodic { next: Instant::ZERO + phase(period, chance), period, octets }
+    }
+}
+
+impl Iterator for Periodic {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        let at = self.next;
+        self.next += self.period;
+        Some(Unit { at, octets: self.octets })
+    }
+}
+
+/// Now and then something of some length: data that control a lecture.
+#[derive(Clone, Debug)]
+pub struct Sporadic {
+    next: Instant,
+    mean: Duration,
+    octets: usize,
+    chance: Chance,
+}
+
+impl Sporadic {
+    /// Up to twice `octets`, up to twice `mean` after the one before.
+    pub fn new(mean: Duration, octets: usize, mut chance: Chance) -> Sporadic {
+        Sporadic { next: Instant::ZERO + phase(mean, &mut chance), mean, octets, chance }
+    }
+}
+
+impl Iterator for Sporadic {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        let at = self.next;
+        self.next += phase(2 * self.mean, &mut self.chance);
+        let octets = 1 + self.chance.below(2 * self.octets as u64) as usize;
+        Some(Unit { at, octets })
+    }
+}
+
+/// Motion-JPEG.
+#[derive(Clone, Debug)]
+pub struct JpegConfig {
+    /// Pictures a second.
+    pub pictures_per_second: u32,
+    /// Rates between which scenes lie, bit/s on the line; a scene takes one of them.
+    pub ranges: Vec<(f64, f64)>,
+    /// How long a scene is, on average.
+    pub scene: Duration,
+    /// How much a picture may differ from its scene, as a part of it.
+    pub spread: f64,
+    /// Octets of a frame at most.
+    pub frame_octets_max: usize,
+}
+
+/// Its pictures.
+#[derive(Clone, Debug)]
+pub struct Jpeg {
+    config: JpegConfig,
+    chance: Chance,
+    begin: Instant,
+    picture: u64,
+    range: (f64, f64),
+    level: f64,
+    scene_until: Instant,
+    drift: f64,
+}
+
+impl Jpeg {
+    /// Pictures, the first somewhen within the first period.
+    ///
+    /// # Panics
+    /// When there is no range, or no picture a second.
+    pub fn new(config: JpegConfig, mut chance: Chance) -> Jpeg {
+        assert!(!config.ranges.is_empty() && config.pictures_per_second > 0, "pictures, and a rate for them");
+        let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut chance);
+        let range = config.ranges[0];
+        let scene_until = Instant::ZERO;
+        Jpeg { config, chance, begin, picture: 0, range, level: 0.0, scene_until, drift: 0.0 }
+    }
+
+    fn change_scene(&mut self, at: Instant) {
+        let ranges = &self.config.ranges;
+        self.range = ranges[self.chance.below(ranges.len() as u64) as usize];
+        self.level = self.range.0 + self.chance.unit() * (self.range.1 - self.range.0);
+        let part = 0.5 + self.chance.unit();
+        self.scene_until = at + self.config.scene.mul_f64(part);
+    }
+}
+
+impl Iterator for Jpeg {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        let rate = u64::from(self.config.pictures_per_second);
+        let at = self.begin + Duration::from_nanos(self.picture * 1_000_000_000 / rate);
+        self.picture += 1;
+        if at >= self.scene_until {
+            self.change_scene(at);
+        }
+        let fresh = (2.0 * self.chance.unit() - 1.0) * self.config.spread;
+        self.drift = (self.drift + fresh) / 2.0;
+        let level = (self.level * (1.0 + self.drift)).clamp(self.range.0, self.range.1);
+        let octets = line_octets(level / rate as f64, self.config.frame_octets_max);
+        Some(Unit { at, octets })
+    }
+}
+
+/// A time within a period.
+fn phase(period: Duration, chance: &mut Chance) -> Duration {
+    Duration::from_nanos(chance.below(period.as_nanos() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_keep_to_their_ranges_and_their_scenes_differ() {
+        let config = JpegConfig {
+            pictures_per_second: 30,
+            ranges: vec![(2.1e6, 5.5e6), (0.4e6, 1.7e6)],
+            scene: Duration::from_secs(5),
+            spread: 0.2,
+            frame_octets_max: 9180,
+        };
+        let units: Vec<Unit> = Jpeg::new(config.clone(), Chance::from_seed(2)).take(30 * 200).collect();
+        let rate = |unit: &Unit| {
+            let frames = unit.octets / 9180;
+            let cells = frames * aal5::cells(9180) + aal5::cells(unit.octets % 9180);
+            (cells * 424) as f64 * 30.0
+        };
+        let rates: Vec<f64> = units.iter().map(rate).collect();
+        // Rounded to a cell, which at 30 pictures a second is 12,720 bit/s.
+        assert!(rates.iter().all(|rate| (0.38e6..5.52e6).contains(rate)));
+        let seconds: Vec<f64> = rates.chunks(30).map(|second| second.iter().sum::<f64>() / 30.0).collect();
+        assert!(seconds.iter().any(|rate| *rate > 4.5e6) && seconds.iter().any(|rate| *rate < 0.8e6));
+        assert!(units.windows(2).all(|pair| pair[0].at < pair[1].at));
+        assert_eq!(units[0].at + Duration::from_secs(1), units[30].at);
+        let again: Vec<Unit> = Jpeg::new(config, Chance::from_seed(2)).take(30 * 200).collect();
+        assert_eq!(units, again);
+    }
+
+    #[test]
+    fn octets_for_a_rate_fill_its_cells() {
+        for (bits, expected) in [(424.0, 1), (424.0 * 14.0, 14), (424.0 * 192.0, 192), (424.0 * 500.0, 500)] {
+            let octets = line_octets(bits, 9180);
+            let cells = octets / 9180 * aal5::cells(9180)
+                + octets.checked_rem(9180).filter(|rest| *rest > 0).map_or(0, aal5::cells);
+            assert_eq!(cells, expected, "{octets}");
+        }
+    }
+}

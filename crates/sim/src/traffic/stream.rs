@@ -1,0 +1,210 @@
+//! A constant rate over AAL1: a source whose cells leave at even distances, a sink that counts what is wrong.
+//!
+//! Rate      that of the user's octets; what AAL1 adds (headers, pointers, check octets) and the cells' headers come on top.
+//! Matrices  the user's octets are taken to be there when a matrix begins: what gathering them takes is not in a cell's delay.
+//! Damage    moments at which the sink met octets that are wrong: lost cells, or a matrix that could not be put right. They are
+//!           told in periods, since pictures that such octets belong to are what is spoilt.
+
+use super::{Outlet, Shared};
+use crate::terminal::Terminal;
+use kiban_ground::Instant;
+use kiban_stack::atm::aal1::{Config, Form, Receiver, ReceiverCounters, Sender, Srts, SrtsRecovery};
+use kiban_stack::atm::{Interval, Meter, SlotClock, TimedCell};
+use kiban_wire::aal1::PAYLOAD_OCTETS;
+use kiban_wire::atm::{CELL_BYTES, Header, Interface};
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamConfig {
+    /// How octets lie in cells.
+    pub form: Form,
+    /// Octets of the user, bit/s.
+    pub bits_per_second: u64,
+    /// Whether the source's clock goes with it.
+    pub stamps: bool,
+    /// What damage is told in.
+    pub period: Duration,
+}
+
+impl StreamConfig {
+    /// The rate of its cells on the line, bit/s.
+    pub fn line_bits_per_second(&self) -> f64 {
+        let cells = (CELL_BYTES as f64) / PAYLOAD_OCTETS as f64;
+        let added = match self.form {
+            Form::Stream | Form::Structured { block_octets: 1 } => 1.0,
+            // One octet of eight cells is a pointer.
+            Form::Structured { .. } => 376.0 / 375.0,
+            Form::Corrected(code) => code.row_octets() as f64 / code.data_octets() as f64,
+        };
+        self.bits_per_second as f64 * added * cells
+    }
+
+    fn aal1(&self) -> Config {
+        Config { stamps: self.stamps, ..Config::of(self.form) }
+    }
+}
+
+/// A source.
+pub struct StreamSource {
+    outlet: Outlet,
+    sender: Sender,
+    /// When cells are due, by the source's clock.
+    due: SlotClock,
+    clock: SlotClock,
+    meter: Option<Meter>,
+    end: Instant,
+    begin: Duration,
+    srts: Option<Srts>,
+    octets: u64,
+    ledger: Shared,
+}
+
+impl StreamSource {
+    /// Sends from `begin` to `end`.
+    pub fn new(
+        outlet: Outlet,
+        config: StreamConfig,
+        begin: Duration,
+        end: Instant,
+        ledger: Shared,
+    ) -> StreamSource {
+        let cell_time = Interval::of_line((config.line_bits_per_second().round() as u64).max(1));
+        StreamSource {
+            outlet,
+            sender: Sender::new(config.aal1()),
+            due: SlotClock::new(cell_time),
+            clock: SlotClock::new(outlet.cell_time),
+            meter: outlet.contract.map(Meter::new),
+            end,
+            begin,
+            srts: Srts::new(config.bits_per_second).filter(|_| config.stamps),
+            octets: 0,
+            ledger,
+        }
+    }
+
+    /// The payload of the next cell; octets are there as they are needed.
+    fn payload(&mut self, at: Instant) -> [u8; 48] {
+        if let Some(srts) = self.srts.filter(|_| self.sender.count() == 0) {
+            self.sender.set_stamp(srts.stamp(at));
+        }
+        loop {
+            if let Some(payload) = self.sender.cell() {
+                return payload;
+            }
+            let number = self.octets.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.octets += 1;
+            self.sender.push(&number.to_be_bytes());
+        }
+    }
+}
+
+impl Terminal for StreamSource {
+    fn cells(&mut self, until: Instant, out: &mut Vec<TimedCell>) {
+        let word = Header::user(self.outlet.vc, false).to_word(Interface::Uni);
+        loop {
+            let due = self.due.start() + self.begin;
+            if due >= self.end {
+                return;
+            }
+            let earliest = self.meter.as_ref().map_or(Instant::ZERO, Meter::earliest).max(due);
+            let mut clock = self.clock.clone();
+            clock.skip_to(earliest);
+            if clock.start() >= until {
+                return;
+            }
+            self.clock = clock;
+            if let Some(meter) = &mut self.meter {
+                meter.pass(self.clock.start());
+            }
+            let at = self.clock.end();
+            self.clock.step();
+            let payload = self.payload(due);
+            self.due.step();
+            self.ledger.borrow_mut().sent(&payload, at);
+            out.push(TimedCell::new(at, word, payload));
+        }
+    }
+
+    fn arrive(&mut self, _cells: &[TimedCell]) {}
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A sink.
+pub struct StreamSink {
+    receiver: Receiver,
+    out: Vec<u8>,
+    ledger: Shared,
+    period: Duration,
+    damaged: BTreeSet<u64>,
+    srts: Option<SrtsRecovery>,
+    corrects: bool,
+}
+
+impl StreamSink {
+    /// A sink of a stream.
+    pub fn new(config: StreamConfig, ledger: Shared) -> StreamSink {
+        StreamSink {
+            receiver: Receiver::new(config.aal1()),
+            out: Vec::new(),
+            ledger,
+            period: config.period,
+            damaged: BTreeSet::new(),
+            srts: Srts::new(config.bits_per_second).filter(|_| config.stamps).map(SrtsRecovery::new),
+            corrects: matches!(config.form, Form::Corrected(_)),
+        }
+    }
+
+    /// What AAL1 met.
+    pub fn counters(&self) -> &ReceiverCounters {
+        self.receiver.counters()
+    }
+
+    /// The numbers of the periods in which something was wrong, from the origin of time on.
+    pub fn damaged(&self) -> &BTreeSet<u64> {
+        &self.damaged
+    }
+
+    /// The source's clock as a ratio to the nominal rate, by its stamps.
+    pub fn clock_ratio(&self) -> Option<f64> {
+        self.srts.as_ref()?.ratio()
+    }
+}
+
+/// What tells damage.
+fn damage(counters: &ReceiverCounters, corrects: bool) -> u64 {
+    let whole = counters.sequence_losses + counters.matrices_cut + counters.blocks_realigned;
+    whole + if corrects { counters.matrices_uncorrectable } else { counters.cells_lost }
+}
+
+impl Terminal for StreamSink {
+    fn cells(&mut self, _until: Instant, _out: &mut Vec<TimedCell>) {}
+
+    fn arrive(&mut self, cells: &[TimedCell]) {
+        for cell in cells {
+            self.ledger.borrow_mut().arrived(&cell.payload, cell.at);
+            let before = *self.receiver.counters();
+            self.receiver.on_cell(&cell.payload, &mut self.out);
+            self.out.clear();
+            let after = self.receiver.counters();
+            if damage(after, self.corrects) > damage(&before, self.corrects) {
+                self.damaged.insert(cell.at.as_nanos() / self.period.as_nanos() as u64);
+            }
+            if let Some(srts) = &mut self.srts {
+                while let Some(stamp) = self.receiver.next_stamp() {
+                    srts.on_stamp(stamp);
+                }
+            }
+        }
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}

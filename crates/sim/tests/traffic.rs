@@ -1,0 +1,127 @@
+//! Terminals in a world: what sources send, and what a line that harms cells makes of it.
+
+use kiban_ground::{Chance, Instant};
+use kiban_sim::traffic::{
+    FrameSink, FrameSource, Jpeg, JpegConfig, Ledger, Outlet, Periodic, StreamConfig, StreamSink,
+    StreamSource,
+};
+use kiban_sim::{Harm, Plug, Terminal, World};
+use kiban_stack::atm::aal1::Form;
+use kiban_stack::atm::{
+    Contract, FABRIC_DELAY, Interval, Meter, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort,
+};
+use kiban_wire::aal1::fec::Code;
+use kiban_wire::atm::{Interface, Vc};
+use std::time::Duration;
+
+const VC: Vc = Vc::new(0, 100);
+const LINE: Interval = Interval::of_line(OC3C_BITS_PER_SECOND);
+
+fn seconds(count: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(count)
+}
+
+fn jpeg() -> Jpeg {
+    let config = JpegConfig {
+        pictures_per_second: 30,
+        ranges: vec![(2.1e6, 5.5e6)],
+        scene: Duration::from_secs(1),
+        spread: 0.15,
+        frame_octets_max: 9180,
+    };
+    Jpeg::new(config, Chance::from_seed(1))
+}
+
+/// A source and a sink, each on a port of a switch; what the sink's line does to cells is said.
+fn world(source: impl Terminal, sink: impl Terminal, harm: Harm) -> (World, [kiban_sim::TerminalNumber; 2]) {
+    let mut world = World::new(9);
+    let port = SwitchPort::plain(LINE, Interface::Uni, 8192);
+    let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
+    let name = Name::Circuit(VC);
+    switch.add(Route::plain(0, name, 1, name, 8192)).expect("the table is empty");
+    let switch = world.add_switch(switch);
+    let terminals = [world.add_terminal(Box::new(source)), world.add_terminal(Box::new(sink))];
+    for (side, terminal) in terminals.iter().enumerate() {
+        let harm = if side == 1 { harm } else { Harm::NONE };
+        world
+            .join(Plug::Terminal(*terminal), Plug::Switch(switch, side), 1000.0, harm)
+            .expect("both are new");
+    }
+    (world, terminals)
+}
+
+#[test]
+fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
+    let contract = Contract::peak(Interval::of_line(20_000_000), Duration::from_micros(3));
+    for shaped in [None, Some(contract)] {
+        let ledger = Ledger::shared();
+        let outlet = Outlet { vc: VC, cell_time: LINE, contract: shaped };
+        let mut source = FrameSource::new(outlet, Box::new(jpeg()), 9180, seconds(2), ledger.clone());
+        let mut cells = Vec::new();
+        // Asked in strides of any length, it sends the same.
+        let mut now = Instant::ZERO;
+        for stride in (0..).map(|number: u64| 1 + number * 7919 % 3_000_000) {
+            now += Duration::from_nanos(stride);
+            source.cells(now, &mut cells);
+            if now > seconds(3) {
+                break;
+            }
+        }
+        let mut whole = FrameSource::new(outlet, Box::new(jpeg()), 9180, seconds(2), ledger);
+        let mut at_once = Vec::new();
+        whole.cells(seconds(3), &mut at_once);
+        assert!(cells == at_once && source.units() == 60);
+        let mut policer = Meter::new(contract);
+        let starts = |at: Instant| Instant::from_nanos(at.as_nanos() - 2831);
+        let broken = cells.iter().filter(|cell| !policer.police(starts(cell.at))).count();
+        assert_eq!(broken == 0, shaped.is_some(), "{broken} of {}", cells.len());
+    }
+}
+
+#[test]
+fn what_a_line_loses_is_in_the_ledger_and_spoils_its_units() {
+    let ledger = Ledger::shared();
+    let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };
+    let program = Periodic::new(Duration::from_millis(20), 640, &mut Chance::from_seed(3));
+    let source = FrameSource::new(outlet, Box::new(program), 9180, seconds(4), ledger.clone());
+    let sink = FrameSink::new(9180, ledger.clone());
+    // 200 packets of 14 cells; each 100th cell is lost.
+    let (mut world, [source, sink]) = world(source, sink, Harm { lose_every: 100, ..Harm::NONE });
+    world.collect(seconds(5));
+    ledger.borrow_mut().close();
+    let tally = ledger.borrow_mut().take();
+    assert_eq!((tally.offered, tally.carried, tally.lost, tally.strange), (2800, 2772, 28, 0));
+    let units = world.terminal::<FrameSink>(sink).expect("it is one").take();
+    // Two that were lost may have been of one packet; one whose last cell is lost takes the next with it.
+    assert!((166..=172).contains(&units.whole), "{units:?}");
+    assert_eq!(world.terminal::<FrameSource>(source).map(|source| source.units()), Some(200));
+    // Both lines take 1 km and a cell's time, the switch its own.
+    let least = tally.delays.iter().min().expect("cells came");
+    assert!((20_000..26_000).contains(least), "{least}");
+}
+
+#[test]
+fn a_stream_with_matrices_comes_out_whole_where_one_without_is_damaged() {
+    for (form, damaged) in
+        [(Form::Stream, true), (Form::Corrected(Code::Short), false), (Form::Corrected(Code::Long), false)]
+    {
+        let config = StreamConfig {
+            form,
+            bits_per_second: 5_880_000,
+            stamps: false,
+            period: Duration::from_millis(100),
+        };
+        let ledger = Ledger::shared();
+        let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };
+        let source = StreamSource::new(outlet, config, Duration::ZERO, seconds(1), ledger.clone());
+        let sink = StreamSink::new(config, ledger.clone());
+        let (mut world, [_, sink]) = world(source, sink, Harm { lose_every: 97, ..Harm::NONE });
+        world.collect(seconds(2));
+        let tally = ledger.borrow_mut().take();
+        let expected = config.line_bits_per_second() / 424.0;
+        assert!((tally.offered as f64 - expected).abs() <= 2.0, "{form:?}: {}", tally.offered);
+        let sink = world.terminal::<StreamSink>(sink).expect("it is one");
+        assert_eq!(!sink.damaged().is_empty(), damaged, "{form:?}");
+        assert_eq!(sink.counters().cells_lost, tally.lost, "{form:?}");
+    }
+}
