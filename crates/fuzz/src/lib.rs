@@ -9,6 +9,7 @@
 //! Left out  sanitizers: all crates but `ground` and `real` forbid unsafe code.
 #![forbid(unsafe_code)]
 
+mod aal1;
 mod atm_board;
 mod circuits;
 mod craft;
@@ -76,6 +77,8 @@ pub fn targets() -> Vec<Target> {
     let mut all = wire::TARGETS.to_vec();
     all.extend_from_slice(osi::TARGETS);
     all.extend([
+        Target { name: "aal1", run: aal1::decoder, seeds: aal1::decoder_seeds },
+        Target { name: "aal1_receiver", run: aal1::receiver, seeds: aal1::receiver_seeds },
         Target { name: "oracle", run: oracle::run, seeds: oracle::seeds },
         Target { name: "ip_board", run: ip_board::run, seeds: ip_board::seeds },
         Target { name: "ethernet_board", run: ethernet_board::run, seeds: ethernet_board::seeds },

@@ -14,6 +14,7 @@ fn attempts(target: &Target) -> usize {
         "vi_nic" | "efe_endpoint" => 5000,
         "lapb_link" | "x25_layer" | "xot_connection" => 19_000,
         "rnic" => 15_000,
+        "aal1_receiver" => 4000,
         "ftam_machine" => 10_000,
         _ => 20_000,
     }
@@ -66,6 +67,11 @@ fn an_rdma_nic_keeps_its_promises_whatever_its_peers_say() {
 #[test]
 fn an_efe_endpoint_keeps_its_promises_whatever_its_peer_says() {
     assert!(search(&named("efe_endpoint")).kept.len() > 30);
+}
+
+#[test]
+fn an_aal1_receiver_keeps_its_promises_whatever_cells_come() {
+    assert!(search(&named("aal1_receiver")).kept.len() > 20);
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Sender {
         if self.count == 0 {
             self.pointed = false;
         }
-        let pointer = match (self.count % 2 == 0 && !self.pointed, self.count) {
+        let pointer = match (self.count.is_multiple_of(2) && !self.pointed, self.count) {
             (false, _) => None,
             (true, 6) => Some(Pointer::to(self.to_block).unwrap_or(Pointer::NONE)),
             (true, _) if self.to_block < usize::from(OFFSET_MAX) => Pointer::to(self.to_block),
