@@ -57,8 +57,8 @@ fn main() -> ExitCode {
         Verb::Ftam(ftam) => ftam.run(),
         Verb::Osi(osi) => osi.run(),
         Verb::Xot(xot) => xot.run(),
-        Verb::Lab(lab) => lab.run(),
         Verb::Reproduce(reproduce) => reproduce.run(),
+        Verb::Lab(lab) => lab.run(),
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
     };

@@ -58,7 +58,7 @@ fn maps_are_rows_cells_and_pictures() {
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!((of("missed"), of("conflict")), (2, 5));
+    assert_eq!((of("missed"), of("conflict")), (2, 6));
     assert_eq!(made["sequences"].as_array().expect("sequences").len(), 3);
     for map in made["maps"].as_array().expect("maps") {
         let name = map["name"].as_str().expect("a name");

@@ -32,6 +32,7 @@ pub mod heat;
 pub mod limits;
 pub mod load;
 pub mod messages;
+pub mod mix;
 pub mod net;
 pub mod rdma;
 pub mod report;

@@ -2,6 +2,7 @@
 
 mod live;
 mod merge;
+mod mix;
 mod net;
 mod questions;
 mod report;
@@ -20,6 +21,8 @@ use std::process::ExitCode;
 ///
 /// Networks: 'serve' on one host; 'sweep', 'delay' and 'trace' on the other.
 ///
+/// Traffic: 'mix' sends several kinds of it at once over a network that polices them.
+///
 /// Plans: a question is asked of many points. A plan names a question and the values of its parameters. 'run' makes its trials and keeps a line of JSON for each; it
 /// goes on where it was ended. Parts of a plan may run on different machines and are merged. What comes later is made from
 /// records alone, as often as one likes.
@@ -36,6 +39,7 @@ pub(crate) struct Lab {
 enum Verb {
     #[command(flatten)]
     Net(net::Net),
+    Mix(mix::Mix),
     Questions(questions::Questions),
     Run(run::Run),
     Live(live::Live),
@@ -49,6 +53,7 @@ impl Lab {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         match self.verb {
             Verb::Net(net) => net.run(),
+            Verb::Mix(mix) => mix.run(),
             Verb::Questions(questions) => questions.run(),
             Verb::Run(run) => run.run(),
             Verb::Live(live) => live.run(),

@@ -80,7 +80,8 @@ impl Made for WideArea {
     }
 
     fn pictures(&self) -> Vec<Picture> {
-        self.maps.iter().map(|map| (map.name, map.svg())).collect()
+        let maps = self.maps.iter().map(|map| (map.name, map.svg()));
+        maps.chain(self.report.figures.iter().map(|figure| (figure.name, chart::svg(figure)))).collect()
     }
 
     fn csv(&self) -> String {

@@ -1,4 +1,5 @@
-//! Paper \[2\]: TCP over a wide-area ATM network, 1996: table 1, the throughput map (figures 3 to 6 and 8), figure 7.
+//! Paper \[2\]: TCP over a wide-area ATM network, 1996: table 1, the throughput map (figures 3 to 6 and 8), figure 7,
+//! the remote lecture (figures 10 and 11, [`traffic`]).
 //!
 //! Set-up    two workstations ([`hosts`]) on a switch, one stream, buffers of one size at both ends, as netperf does it.
 //! Rules     TCP under the profile `solaris23`, with one set of constants for all cells; then under `modern`.
@@ -10,6 +11,7 @@ pub mod delay;
 pub mod hosts;
 pub mod map;
 pub mod sequence;
+mod traffic;
 
 use super::{Constant, Report, Row, Verdict, off};
 use hosts::WORKSTATION_1995;
@@ -103,7 +105,13 @@ impl Effort {
     /// How many cells there are, for a progress bar.
     pub fn cells(self) -> u64 {
         let long = if self.long { LONG_MESSAGES.len() * LONG_BUFFERS.len() } else { 0 };
-        (2 * MESSAGES.len() * BUFFERS.len() + long) as u64
+        (2 * MESSAGES.len() * BUFFERS.len() + long + self.lecture().runs()) as u64
+    }
+
+    /// How much of the lecture.
+    fn lecture(self) -> traffic::Extent {
+        let is_full = self.interval >= Effort::FULL.interval;
+        if is_full { traffic::Extent::FULL } else { traffic::Extent::QUICK }
     }
 }
 
@@ -137,13 +145,15 @@ pub fn make(effort: Effort, done: &(dyn Fn() + Sync)) -> WideArea {
     rows.extend(region(&old, &modern));
     rows.extend(sequences(&slow, &fast, &label, &tcp, effort.interval));
     rows.extend(long.as_ref().map(sawtooth));
+    let traffic = traffic::make(effort.lecture(), done);
+    rows.extend(traffic.rows);
     let report = Report {
         paper: "wide-area-atm",
         source: "Kago et al., High Performance Communication for Internet over ATM Network, 1996",
         today: "the profile modern on the same modelled workstations",
         rows,
-        constants: constants(),
-        figures: Vec::new(),
+        constants: constants().into_iter().chain(traffic::constants()).collect(),
+        figures: traffic.figures,
     };
     let maps = [old, modern].into_iter().chain(long).collect();
     WideArea { report, maps, sequences: vec![slow, fast, label] }

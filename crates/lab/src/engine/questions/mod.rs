@@ -8,8 +8,13 @@ use super::point::Point;
 use super::question::{Failure, Parameter, Question};
 use std::sync::LazyLock;
 
-static QUESTIONS: LazyLock<Vec<Box<dyn Question + Send>>> =
-    LazyLock::new(|| vec![Box::new(wide_area::WideArea::new()), Box::new(atm_board::AtmBoard::new())]);
+static QUESTIONS: LazyLock<Vec<Box<dyn Question + Send>>> = LazyLock::new(|| {
+    vec![
+        Box::new(wide_area::WideArea::new()),
+        Box::new(atm_board::AtmBoard::new()),
+        Box::new(crate::mix::Policing),
+    ]
+});
 
 /// All of them.
 pub fn all() -> Vec<&'static dyn Question> {

@@ -1,0 +1,83 @@
+//! `kiban lab mix`: flows of several kinds over a network that polices them.
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::mix::{Outcome, Plan, run};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run flows of several kinds at once over an ATM network with policing, in virtual time.
+///
+/// The plan says who is where, which paths with which contracts lead from where to where, and which flows use them: a constant
+/// rate, MPEG-2 over AAL1, Motion-JPEG over AAL5, audio, data, TCP. For each flow: rates, losses of cells and of pictures, delay
+/// variation; with --csv and --svg over time. The same plan and seed give the same figures anywhere.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\n  kiban lab mix plan.toml --csv > series.csv            each flow over time\n  kiban lab mix plan.toml --svg /tmp/figs               each path's flows, one above the other\n\ndocs/lab-mix.md has the keys of a plan.\nExit status: 0 when the plan was run, 1 otherwise."
+)]
+pub(crate) struct Mix {
+    /// The plan, TOML.
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// All chance comes from this number in place of the plan's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Virtual seconds in place of the plan's.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Print one JSON object in place of the table.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print each flow over time as comma-separated values in place of the table.
+    #[arg(long)]
+    csv: bool,
+    /// Write a picture of each path's flows over time into this folder.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+impl Mix {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let name = self.plan.display();
+        let text = std::fs::read_to_string(&self.plan).map_err(|error| {
+            format!("the plan {name} cannot be read: {error}; docs/lab-mix.md says how one is written")
+        })?;
+        let mut plan = Plan::read(&text).map_err(|mistake| format!("{name}: {mistake}"))?;
+        plan.seed = self.seed.unwrap_or(plan.seed);
+        plan.seconds = self.seconds.unwrap_or(plan.seconds);
+        if !(plan.seconds.is_finite() && plan.seconds > 0.0) {
+            return Err(format!("--seconds {}: it has to be more than 0", plan.seconds));
+        }
+        let bar = bar();
+        let outcome = run(&plan, &mut |part| bar.set_position((part * 1000.0) as u64));
+        bar.finish_and_clear();
+        if let Some(folder) = &self.svg {
+            write_pictures(&outcome, folder)?;
+        }
+        if self.csv {
+            crate::print(&outcome.csv())?;
+        } else if self.json {
+            let text = serde_json::to_string_pretty(&outcome).map_err(|error| error.to_string())?;
+            crate::print(&(text + "\n"))?;
+        } else {
+            crate::print(&outcome.to_string())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A bar on standard error, if somebody watches.
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {percent} %").expect("the template is well formed");
+    ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+fn write_pictures(outcome: &Outcome, folder: &Path) -> Result<(), String> {
+    let say =
+        |error: std::io::Error| format!("the pictures cannot be written to {}: {error}", folder.display());
+    std::fs::create_dir_all(folder).map_err(say)?;
+    for (name, svg) in outcome.pictures() {
+        std::fs::write(folder.join(format!("mix-{name}.svg")), svg).map_err(say)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and as many lectures at once as are wanted.
+//!
+//! Sourced   the kinds of flows and their rates; the path's 67.815 Mbit/s; who sends to whom.
+//! Assumed   sources within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other than table 1's; CDV tolerance.
+//! MPEG-2    5.5 Mbit/s of video and 0.38 of audio leave as 7.1 Mbit/s *with interleaving and cells*: RS(94, 88) in the way of AAL1
+//!           makes 5.88 · 94/88 · 53/47 = 7.083 of it. [`mpeg2`] has the other ways.
+
+use super::plan::{Fec, Flow, Kind, Plan, Pvc, Site};
+
+/// MPEG-2 video of the lecture, bit/s.
+pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
+/// Its audio, bit/s.
+pub const MPEG2_AUDIO_BPS: f64 = 0.38e6;
+
+/// The rate on the line of MPEG-2's video and audio, bit/s: in a transport stream (188 bytes for 184) or not, and with which
+/// check octets.
+pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
+    let framed = if transport_stream { 188.0 / 184.0 } else { 1.0 };
+    let checked = match fec {
+        Fec::None => 1.0,
+        Fec::Short => 94.0 / 88.0,
+        Fec::Long => 128.0 / 124.0,
+    };
+    (MPEG2_VIDEO_BPS + MPEG2_AUDIO_BPS) * framed * checked * 53.0 / 47.0
+}
+
+/// To what sources are shaped that are shaped for themselves, Mbit/s on the line: the largest picture takes 23 of its 33 ms.
+pub const SOURCE_MBPS: f64 = 8.0;
+
+/// Where cells are held back so that they keep to their contract.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shaping {
+    /// Nowhere: pictures leave at the rate of the line.
+    None,
+    /// At each source, to the rate of the path's contract.
+    Contract,
+    /// At each source, to a little more than it needs ([`SOURCE_MBPS`]).
+    Source,
+    /// At the site's edge, all of a path together.
+    Edge,
+}
+
+impl Shaping {
+    /// All of them.
+    pub const ALL: [Shaping; 4] = [Shaping::None, Shaping::Contract, Shaping::Source, Shaping::Edge];
+
+    /// Its word in plans.
+    pub fn word(self) -> &'static str {
+        match self {
+            Shaping::None => "none",
+            Shaping::Contract => "contract",
+            Shaping::Source => "source",
+            Shaping::Edge => "edge",
+        }
+    }
+
+    /// By its word.
+    pub fn of(word: &str) -> Option<Shaping> {
+        Shaping::ALL.into_iter().find(|shaping| shaping.word() == word)
+    }
+}
+
+/// So many lectures at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Lecture {
+    /// All chance comes from here.
+    pub seed: u64,
+    /// Virtual seconds.
+    pub seconds: f64,
+    /// Lectures at once.
+    pub lectures: usize,
+    /// The peak cell rate to which paths are policed, Mbit/s.
+    pub policed_mbps: f64,
+    /// The policer's tolerance, microseconds.
+    pub cdvt_us: f64,
+    /// Where cells are held back.
+    pub shaping: Shaping,
+    /// Whether all four sites take part, or just Waseda and Musashino.
+    pub all_sites: bool,
+    /// Check octets of MPEG-2.
+    pub fec: Fec,
+    /// TCP flows beside it, from Waseda to Musashino.
+    pub bulk: usize,
+}
+
+impl Lecture {
+    /// The lecture of the paper.
+    pub const PAPER: Lecture = Lecture {
+        seed: 1,
+        seconds: 60.0,
+        lectures: 1,
+        policed_mbps: 67.815,
+        cdvt_us: 100.0,
+        shaping: Shaping::Source,
+        all_sites: true,
+        fec: Fec::Short,
+        bulk: 0,
+    };
+
+    /// As a plan.
+    pub fn plan(&self) -> Plan {
+        // Table 1 puts the NTT laboratories 1 ms away: 210 km of fibre.
+        let places: &[(&str, f64)] =
+            &[("waseda", 10.0), ("musashino", 200.0), ("kyoto", 7000.0), ("osaka", 7760.0)];
+        let places = &places[..if self.all_sites { 4 } else { 2 }];
+        let shape = self.shaping == Shaping::Edge;
+        let pvc = |from: &str, to: &str| Pvc {
+            from: from.into(),
+            to: to.into(),
+            mbps: self.policed_mbps,
+            cdvt_us: self.cdvt_us,
+            police: true,
+            tag: false,
+            shape,
+        };
+        let mut plan = Plan {
+            title: format!("{} lecture(s) of paper [2]", self.lectures),
+            seed: self.seed,
+            seconds: self.seconds,
+            sample_ms: 1000,
+            network: Default::default(),
+            sites: places.iter().map(|(name, km)| Site { name: (*name).into(), km: *km }).collect(),
+            pvcs: Vec::new(),
+            flows: Vec::new(),
+        };
+        for (site, _) in &places[1..] {
+            plan.pvcs.extend([pvc("waseda", site), pvc(site, "waseda")]);
+        }
+        let flow = |name: String, kind, from: &str, to: &str| {
+            let shape_mbps = match (self.shaping, kind) {
+                (Shaping::None | Shaping::Edge, _) => None,
+                (Shaping::Contract, _) => Some(self.policed_mbps),
+                // TCP takes what it may have: half of the path.
+                (Shaping::Source, Kind::Bulk) => Some(self.policed_mbps / 2.0),
+                (Shaping::Source, _) => Some(SOURCE_MBPS.min(self.policed_mbps)),
+            };
+            Flow { copies: self.lectures, shape_mbps, ..Flow::new(&name, kind, from, to) }
+        };
+        let mpeg2 = flow("mpeg2".into(), Kind::Mpeg2, "waseda", "musashino");
+        plan.flows.push(Flow { fec: self.fec, ..mpeg2 });
+        // One picture, or four small ones in one; back comes what the camera sees.
+        let (one, four) = ([2.1, 5.5], [0.4, 1.7]);
+        for (site, _) in &places[1..] {
+            let sends = [("waseda", *site, vec![one, four]), (*site, "waseda", vec![four])];
+            for (from, to, ranges) in sends {
+                let name = |kind: &str| match (from == "waseda", *site == "musashino") {
+                    (true, true) => kind.to_owned(),
+                    (false, true) => format!("{kind}-back"),
+                    (true, false) => format!("{kind}-{site}"),
+                    (false, false) => format!("{kind}-{site}-back"),
+                };
+                plan.flows.push(Flow { ranges, ..flow(name("jpeg"), Kind::Jpeg, from, to) });
+                plan.flows.push(flow(name("audio"), Kind::Audio, from, to));
+                plan.flows.push(flow(name("data"), Kind::Data, from, to));
+            }
+        }
+        if self.bulk > 0 {
+            let bulk = flow("bulk".into(), Kind::Bulk, "waseda", "musashino");
+            plan.flows.push(Flow { copies: self.bulk, ..bulk });
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arithmetic_of_mpeg2_over_aal1() {
+        for (transport_stream, fec, expected) in [
+            (false, Fec::None, 6.631),
+            (false, Fec::Long, 6.845),
+            (false, Fec::Short, 7.083),
+            (true, Fec::None, 6.775),
+            (true, Fec::Long, 6.993),
+            (true, Fec::Short, 7.237),
+        ] {
+            let mbps = mpeg2(transport_stream, fec) * 1e-6;
+            assert!((mbps - expected).abs() < 5e-4, "{transport_stream} {fec:?}: {mbps}");
+        }
+        let flow = Lecture::PAPER.plan().flows[0].clone();
+        assert!((flow.stream().line_bits_per_second() - mpeg2(false, Fec::Short)).abs() < 1.0);
+    }
+}

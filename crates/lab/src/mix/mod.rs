@@ -1,0 +1,24 @@
+//! Several flows at once over an ATM network that polices them: rates, losses and delay variation of each, over time.
+//!
+//! ```text
+//! Plan (TOML) ► run: sites, switches, boards, terminals in virtual time ► Outcome ► table, JSON, CSV, pictures
+//! lecture(…)  ┘                                                             └► Policing: a question for sweeps
+//! ```
+//!
+//! Goal      what a contract does to traffic of different kinds that share it: paper \[2\]'s open question.
+//! Network   a star: each site has a switch for its own, a line to the network's switch, and permanent paths to other sites.
+//!           A path has a contract; the network's switch polices it with GCRA where it comes in, tags or drops.
+//! Exact     virtual time: the same plan and seed give the same figures anywhere.
+//! Left out  virtual paths over several switches of the network; signalling.
+
+mod lecture;
+mod network;
+mod outcome;
+mod plan;
+mod policing;
+
+pub use lecture::{Lecture, MPEG2_AUDIO_BPS, MPEG2_VIDEO_BPS, SOURCE_MBPS, Shaping, mpeg2};
+pub use network::run;
+pub use outcome::{FlowOutcome, Network as NetworkOutcome, Outcome, Sample};
+pub use plan::{Fec, Flow, Kind, Mistake, Network, Plan, Pvc, Site};
+pub use policing::Policing;

@@ -1,0 +1,533 @@
+//! A plan: sites, paths between them with their contracts, and flows. TOML.
+//!
+//! Errors    name the line, what is wrong there and what to do; a key that is not known is an error with the nearest that is.
+//! Rates     of contracts and of pictures are those on the line, cells included; of a constant rate, those of the user.
+
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What is to be run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Its title.
+    #[serde(default)]
+    pub title: String,
+    /// All chance comes from here.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Virtual seconds for which sources send.
+    pub seconds: f64,
+    /// Figures over time are told for each so many milliseconds.
+    #[serde(default = "second")]
+    pub sample_ms: u64,
+    /// The network's own settings.
+    #[serde(default)]
+    pub network: Network,
+    /// Where people are.
+    #[serde(default, rename = "site")]
+    pub sites: Vec<Site>,
+    /// Permanent paths, a direction each.
+    #[serde(default, rename = "pvc")]
+    pub pvcs: Vec<Pvc>,
+    /// Who sends what.
+    #[serde(default, rename = "flow")]
+    pub flows: Vec<Flow>,
+}
+
+/// The network's own settings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// Rate of all lines for cells, Mbit/s.
+    pub line_mbps: f64,
+    /// Cells that may wait at an output port.
+    pub queue_cells: usize,
+}
+
+impl Default for Network {
+    fn default() -> Network {
+        Network { line_mbps: 149.76, queue_cells: 8192 }
+    }
+}
+
+/// A site.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Site {
+    /// Its name.
+    pub name: Word,
+    /// Fibre to the network's switch.
+    #[serde(default = "kilometres")]
+    pub km: f64,
+}
+
+/// A permanent path of one direction.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pvc {
+    /// From this site.
+    pub from: Word,
+    /// To this one.
+    pub to: Word,
+    /// Its peak cell rate, on the line.
+    pub mbps: f64,
+    /// Cell delay variation tolerance of the policer, microseconds.
+    #[serde(default = "tolerance")]
+    pub cdvt_us: f64,
+    /// Whether the network polices it.
+    #[serde(default = "yes")]
+    pub police: bool,
+    /// Whether cells that break the contract are marked as of low priority in place of being dropped.
+    #[serde(default)]
+    pub tag: bool,
+    /// Whether the site shapes the whole path to its contract before it leaves.
+    #[serde(default)]
+    pub shape: bool,
+}
+
+/// A flow from one site to another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// From this site.
+    pub from: Word,
+    /// To this one.
+    pub to: Word,
+    /// How many of it.
+    #[serde(default = "one_copy")]
+    pub copies: usize,
+    /// When it begins, seconds.
+    #[serde(default)]
+    pub begin_s: f64,
+    /// When it ends, seconds; not said: with the plan.
+    pub end_s: Option<f64>,
+    /// The user's rate of a constant rate, of MPEG-2 or of audio, Mbit/s.
+    pub mbps: Option<f64>,
+    /// Rates between which scenes of a picture lie, Mbit/s on the line.
+    #[serde(default)]
+    pub ranges: Vec<[f64; 2]>,
+    /// Pictures a second.
+    #[serde(default = "thirty")]
+    pub pictures_per_second: u32,
+    /// How long a scene is, on average, seconds.
+    #[serde(default = "ten")]
+    pub scene_s: f64,
+    /// How much a picture differs from its scene, as a part of it.
+    #[serde(default = "spread")]
+    pub spread: f64,
+    /// AAL1: check octets.
+    #[serde(default)]
+    pub fec: Fec,
+    /// AAL1: octets of a block, if the stream has a structure.
+    pub block_octets: Option<usize>,
+    /// AAL1: whether the source's clock goes with it as residual time stamps.
+    #[serde(default)]
+    pub stamps: bool,
+    /// AAL5: octets of a frame at most.
+    #[serde(default = "mtu")]
+    pub frame_octets: usize,
+    /// The source shapes its cells to so much, Mbit/s on the line.
+    pub shape_mbps: Option<f64>,
+    /// TCP's window, KiB.
+    #[serde(default = "window")]
+    pub window_kib: u32,
+}
+
+/// What a flow is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A constant rate over AAL1.
+    Constant,
+    /// MPEG-2 over AAL1.
+    Mpeg2,
+    /// Motion-JPEG over AAL5.
+    Jpeg,
+    /// Audio over AAL5, silence included.
+    Audio,
+    /// Data that control a lecture, over AAL5.
+    Data,
+    /// TCP that sends all it can.
+    Bulk,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 6] = [Kind::Constant, Kind::Mpeg2, Kind::Jpeg, Kind::Audio, Kind::Data, Kind::Bulk];
+
+    /// Its word in plans.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Constant => "constant",
+            Kind::Mpeg2 => "mpeg2",
+            Kind::Jpeg => "jpeg",
+            Kind::Audio => "audio",
+            Kind::Data => "data",
+            Kind::Bulk => "bulk",
+        }
+    }
+
+    /// What its loss is told in.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Kind::Constant => "1/30 s",
+            Kind::Mpeg2 | Kind::Jpeg => "picture",
+            Kind::Audio => "20 ms",
+            Kind::Data => "message",
+            Kind::Bulk => "-",
+        }
+    }
+
+    /// Whether it goes over AAL1.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Kind::Constant | Kind::Mpeg2)
+    }
+}
+
+/// AAL1's check octets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fec {
+    /// None.
+    #[default]
+    None,
+    /// RS(94, 88) over 16 cells.
+    Short,
+    /// RS(128, 124) over 128 cells.
+    Long,
+}
+
+/// A word that knows where it stands.
+#[derive(Clone, Debug)]
+pub struct Word {
+    /// The word.
+    pub text: String,
+    at: usize,
+}
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+        let word = Spanned::<String>::deserialize(from)?;
+        let at = word.span().start;
+        Ok(Word { text: word.into_inner(), at })
+    }
+}
+
+impl From<&str> for Word {
+    fn from(text: &str) -> Word {
+        Word { text: text.to_owned(), at: 0 }
+    }
+}
+
+/// What is wrong with a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake {
+    /// The line, from 1; 0 if there is none.
+    pub line: usize,
+    /// What is wrong there.
+    pub wrong: String,
+    /// What to do; empty where that is plain.
+    pub remedy: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        f.write_str(&self.wrong)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, ": {}", self.remedy) }
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+fn one() -> u64 {
+    1
+}
+fn one_copy() -> usize {
+    1
+}
+fn second() -> u64 {
+    1000
+}
+fn kilometres() -> f64 {
+    20.0
+}
+fn tolerance() -> f64 {
+    100.0
+}
+fn yes() -> bool {
+    true
+}
+fn thirty() -> u32 {
+    30
+}
+fn ten() -> f64 {
+    10.0
+}
+fn spread() -> f64 {
+    0.15
+}
+fn mtu() -> usize {
+    9180
+}
+fn window() -> u32 {
+    256
+}
+
+/// Bounds that keep a run within memory and a VPI within 8 bits.
+const PVCS_MAX: usize = 255;
+const CIRCUITS_MAX: usize = 4096;
+
+impl Plan {
+    /// Reads a plan and judges it.
+    ///
+    /// # Errors
+    /// [`Mistake`]: the first that was found.
+    pub fn read(text: &str) -> Result<Plan, Mistake> {
+        let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
+        plan.judge(text)?;
+        Ok(plan)
+    }
+
+    /// The number of a site.
+    pub fn site(&self, name: &Word) -> Option<usize> {
+        self.sites.iter().position(|site| site.name.text == name.text)
+    }
+
+    /// The number of the path from one site to another.
+    pub fn pvc(&self, from: &Word, to: &Word) -> Option<usize> {
+        self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
+    }
+
+    fn judge(&self, text: &str) -> Result<(), Mistake> {
+        let mistake = |at: usize, wrong: String, remedy: &str| Mistake {
+            line: line_of(text, at),
+            wrong,
+            remedy: remedy.to_owned(),
+        };
+        let positive = |what: &str, value: f64, at: usize| {
+            let good = value.is_finite() && value > 0.0;
+            if good {
+                Ok(())
+            } else {
+                Err(mistake(at, format!("{what} is {value}"), "it has to be more than 0"))
+            }
+        };
+        positive("seconds", self.seconds, 0)?;
+        positive("line_mbps", self.network.line_mbps, 0)?;
+        positive("sample_ms", self.sample_ms as f64, 0)?;
+        for (number, site) in self.sites.iter().enumerate() {
+            if self.site(&site.name) != Some(number) {
+                let wrong = format!("there are two sites `{}`", site.name.text);
+                return Err(mistake(site.name.at, wrong, "names are given once"));
+            }
+            if !(0.0..=40_000.0).contains(&site.km) {
+                return Err(mistake(site.name.at, format!("km is {}", site.km), "0 to 40000 are possible"));
+            }
+        }
+        let known = |name: &Word| {
+            if self.site(name).is_some() {
+                return Ok(());
+            }
+            let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
+            Err(mistake(name.at, format!("there is no site `{}`", name.text), &hint(&name.text, &names)))
+        };
+        if self.pvcs.len() > PVCS_MAX {
+            return Err(mistake(0, format!("{} paths", self.pvcs.len()), "at most 255 have names"));
+        }
+        for (number, pvc) in self.pvcs.iter().enumerate() {
+            known(&pvc.from)?;
+            known(&pvc.to)?;
+            if pvc.from.text == pvc.to.text {
+                return Err(mistake(pvc.to.at, "a path leads back to its site".into(), "name another"));
+            }
+            if self.pvc(&pvc.from, &pvc.to) != Some(number) {
+                let wrong = format!("there are two paths from {} to {}", pvc.from.text, pvc.to.text);
+                return Err(mistake(pvc.from.at, wrong, "one carries all flows"));
+            }
+            positive("mbps", pvc.mbps, pvc.from.at)?;
+            positive("cdvt_us", pvc.cdvt_us, pvc.from.at)?;
+        }
+        let mut circuits = 0;
+        for flow in &self.flows {
+            known(&flow.from)?;
+            known(&flow.to)?;
+            let at = flow.from.at;
+            for (from, to) in [(&flow.from, &flow.to), (&flow.to, &flow.from)] {
+                let is_needed = std::ptr::eq(from, &flow.from) || flow.kind == Kind::Bulk;
+                if is_needed && self.pvc(from, to).is_none() {
+                    let wrong = format!("flow `{}` has no path from {} to {}", flow.name, from.text, to.text);
+                    return Err(mistake(at, wrong, "add a [[pvc]]"));
+                }
+            }
+            flow.judge()
+                .map_err(|(wrong, remedy)| mistake(at, format!("flow `{}`: {wrong}", flow.name), &remedy))?;
+            circuits += flow.copies;
+        }
+        if circuits > CIRCUITS_MAX {
+            return Err(mistake(0, format!("{circuits} circuits"), "at most 4096 are run at once"));
+        }
+        Ok(())
+    }
+}
+
+impl Flow {
+    /// A flow with nothing said of it but what it is.
+    pub fn new(name: &str, kind: Kind, from: &str, to: &str) -> Flow {
+        Flow {
+            name: name.to_owned(),
+            kind,
+            from: from.into(),
+            to: to.into(),
+            copies: 1,
+            begin_s: 0.0,
+            end_s: None,
+            mbps: None,
+            ranges: Vec::new(),
+            pictures_per_second: thirty(),
+            scene_s: ten(),
+            spread: spread(),
+            fec: Fec::None,
+            block_octets: None,
+            stamps: false,
+            frame_octets: mtu(),
+            shape_mbps: None,
+            window_kib: window(),
+        }
+    }
+
+    fn judge(&self) -> Result<(), (String, String)> {
+        let wrong = |wrong: String, remedy: &str| Err((wrong, remedy.to_owned()));
+        match self.kind {
+            Kind::Constant if self.mbps.is_none() => {
+                return wrong("a constant rate without a rate".into(), "say mbps");
+            }
+            Kind::Jpeg if self.ranges.is_empty() => {
+                return wrong("pictures without a rate".into(), "say ranges = [[2.1, 5.5]]");
+            }
+            Kind::Bulk if self.end_s.is_some() => {
+                return wrong("end_s of TCP".into(), "it ends with the plan: leave it out");
+            }
+            _ => {}
+        }
+        let rates = self.mbps.iter().chain(&self.shape_mbps).chain(self.ranges.iter().flatten());
+        for rate in rates {
+            if !(*rate > 0.0 && *rate <= 10_000.0) {
+                return wrong(
+                    format!("a rate of {rate} Mbit/s"),
+                    "it has to be more than 0, and at most 10000",
+                );
+            }
+        }
+        if self.ranges.iter().any(|[low, high]| low > high) {
+            return wrong("a range whose end is below its beginning".into(), "the lower rate stands first");
+        }
+        if self.fec != Fec::None && self.block_octets.is_some() {
+            return wrong("fec and block_octets".into(), "AAL1 has one or the other");
+        }
+        if self.block_octets == Some(0) {
+            return wrong("blocks of 0 octets".into(), "say how long a block is, or leave it out");
+        }
+        if !(64..=65_535).contains(&self.frame_octets) {
+            return wrong(format!("frame_octets is {}", self.frame_octets), "64 to 65535 are possible");
+        }
+        if !(1..=1000).contains(&self.pictures_per_second) {
+            let what = format!("{} pictures a second", self.pictures_per_second);
+            return wrong(what, "1 to 1000 are possible");
+        }
+        if !(self.scene_s > 0.0 && (0.0..=1.0).contains(&self.spread)) {
+            return wrong("scene_s or spread".into(), "a scene has a length, and a spread is a part, 0 to 1");
+        }
+        if !(1..=16_384).contains(&self.window_kib) {
+            return wrong(format!("window_kib is {}", self.window_kib), "1 to 16384 are possible");
+        }
+        if !(self.begin_s >= 0.0 && self.end_s.is_none_or(|end| end > self.begin_s)) {
+            return wrong("it ends before it begins".into(), "begin_s comes before end_s");
+        }
+        Ok(())
+    }
+}
+
+/// What TOML or serde found, with the nearest key where one is not known.
+fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
+    let line = error.span().map_or(0, |Range { start, .. }| line_of(text, start));
+    let message = error.message().trim();
+    let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    match (message.starts_with("unknown field") || message.starts_with("unknown variant"), &words[..]) {
+        (true, [word, known @ ..]) => {
+            Mistake { line, wrong: format!("`{word}` is not known here"), remedy: hint(word, known) }
+        }
+        _ => Mistake { line, wrong: message.to_owned(), remedy: String::new() },
+    }
+}
+
+/// The nearest of the known words, or all of them.
+fn hint(word: &str, known: &[&str]) -> String {
+    let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
+    match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
+        Some(other) => format!("did you mean `{other}`?"),
+        None if known.is_empty() => "there are none yet".to_owned(),
+        None => format!("known are {}", known.join(", ")),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    if text.is_empty() {
+        0
+    } else {
+        1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "seconds = 1\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\n\
+        mbps = 10\n[[flow]]\nname = \"f\"\nkind = \"audio\"\nfrom = \"a\"\nto = \"b\"\n";
+
+    #[test]
+    fn a_mistake_is_told_with_its_line_and_what_to_do() {
+        let plan = Plan::read(GOOD).expect("a good plan");
+        assert_eq!((plan.sites.len(), plan.pvcs.len(), plan.flows[0].kind), (2, 1, Kind::Audio));
+        for (from, to, expected) in [
+            ("seconds = 1", "secnds = 1", "line 1: `secnds` is not known here: did you mean `seconds`?"),
+            ("mbps = 10", "mbsp = 10", "line 9: `mbsp` is not known here: did you mean `mbps`?"),
+            ("\"audio\"", "\"adio\"", "line 12: `adio` is not known here: did you mean `audio`?"),
+            (
+                "kind = \"audio\"\nfrom = \"a\"",
+                "kind = \"audio\"\nfrom = \"c\"",
+                "line 13: there is no site `c`: did you mean `a`?",
+            ),
+            (
+                "\"audio\"\nfrom = \"a\"\nto = \"b\"",
+                "\"audio\"\nfrom = \"b\"\nto = \"a\"",
+                "line 13: flow `f` has no path from b to a: add a [[pvc]]",
+            ),
+            ("\"audio\"", "\"bulk\"", "line 13: flow `f` has no path from b to a: add a [[pvc]]"),
+            (
+                "\"audio\"",
+                "\"jpeg\"",
+                "line 13: flow `f`: pictures without a rate: say ranges = [[2.1, 5.5]]",
+            ),
+            ("\"audio\"", "\"constant\"", "line 13: flow `f`: a constant rate without a rate: say mbps"),
+            ("name = \"b\"", "name = \"a\"", "line 5: there are two sites `a`: names are given once"),
+            ("mbps = 10", "mbps = 0", "line 7: mbps is 0: it has to be more than 0"),
+            ("mbps = 10", "mbps = \"x\"", "line 9: invalid type: string \"x\", expected f64"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let mistake = Plan::read(&text).expect_err(to).to_string();
+            assert_eq!(mistake, expected);
+        }
+    }
+}

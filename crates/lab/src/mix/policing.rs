@@ -1,0 +1,145 @@
+//! A question for sweeps: what policing a shared path does to each kind of flow as load grows.
+
+use super::lecture::{Lecture, Shaping};
+use super::plan::Fec;
+use super::{Outcome, run};
+use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use std::sync::LazyLock;
+
+/// The question `mix-policing`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Policing;
+
+static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
+    let parameter = |name, what, default| Parameter { name, what, default: Some(default) };
+    vec![
+        parameter("lectures", "lectures of paper [2] that share the path", Value::Count(1)),
+        parameter(
+            "policed_mbps",
+            "peak cell rate of the path's contract, Mbit/s on the line",
+            Value::Figure(67.815),
+        ),
+        parameter(
+            "cdvt_us",
+            "the policer's cell delay variation tolerance, microseconds",
+            Value::Figure(100.0),
+        ),
+        parameter(
+            "shaping",
+            "where cells are held back: none, contract, source or edge",
+            Value::Word("source".into()),
+        ),
+        parameter("fec", "check octets of MPEG-2: none, short or long", Value::Word("short".into())),
+        parameter("bulk", "TCP flows beside them", Value::Count(0)),
+        parameter("seconds", "virtual seconds", Value::Count(5)),
+    ]
+});
+
+static METRICS: [Metric; 9] = [
+    Metric { name: "cell_loss", what: "cells of all flows that did not arrive, as a part", unit: "" },
+    Metric { name: "offered_mbps", what: "cells of all flows from Waseda to Musashino", unit: "Mbit/s" },
+    Metric { name: "mpeg2_cell_loss", what: "cells of MPEG-2 that did not arrive, as a part", unit: "" },
+    Metric { name: "mpeg2_picture_loss", what: "MPEG-2's pictures with wrong octets, as a part", unit: "" },
+    Metric { name: "jpeg_cell_loss", what: "cells of Motion-JPEG that did not arrive, as a part", unit: "" },
+    Metric {
+        name: "jpeg_picture_loss",
+        what: "Motion-JPEG's pictures that were not whole, as a part",
+        unit: "",
+    },
+    Metric { name: "audio_loss", what: "packets of audio that did not arrive, as a part", unit: "" },
+    Metric { name: "jpeg_picture_ms_p99", what: "a picture is there after so long, 99 of 100", unit: "ms" },
+    Metric { name: "bulk_mbps", what: "what TCP carried in order", unit: "Mbit/s" },
+];
+
+/// The most lectures that one run may hold.
+const LECTURES_MAX: u64 = 64;
+
+fn impossible(why: impl Into<String>) -> Failure {
+    Failure::Impossible(why.into())
+}
+
+/// The lecture that a point asks for.
+fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
+    let count = |name: &str, least: u64, most: u64| {
+        let value = point.count(name).filter(|value| (least..=most).contains(value));
+        value.ok_or_else(|| impossible(format!("{name} is a count from {least} to {most}")))
+    };
+    let figure = |name: &str, most: f64| {
+        let value = point.figure(name).filter(|value| *value > 0.0 && *value <= most);
+        value.ok_or_else(|| impossible(format!("{name} is more than 0, and at most {most}")))
+    };
+    let fec = match point.word("fec") {
+        Some("none") => Fec::None,
+        Some("short") => Fec::Short,
+        Some("long") => Fec::Long,
+        _ => return Err(impossible("fec is none, short or long")),
+    };
+    let shaping = point.word("shaping").and_then(Shaping::of);
+    Ok(Lecture {
+        seed,
+        seconds: count("seconds", 1, 3600)? as f64,
+        lectures: count("lectures", 1, LECTURES_MAX)? as usize,
+        policed_mbps: figure("policed_mbps", 149.76)?,
+        cdvt_us: figure("cdvt_us", 1e6)?,
+        shaping: shaping.ok_or_else(|| impossible("shaping is none, contract, source or edge"))?,
+        all_sites: false,
+        fec,
+        bulk: count("bulk", 0, LECTURES_MAX)? as usize,
+    })
+}
+
+/// Figures of an outcome, by the names of the metrics.
+fn metrics(outcome: &Outcome) -> Metrics {
+    let there = || outcome.flows.iter().filter(|flow| flow.from == "waseda");
+    let (cells, lost) =
+        there().fold((0, 0), |(cells, lost), flow| (cells + flow.cells, lost + flow.cells_lost));
+    let mut figures = std::collections::BTreeMap::new();
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            figures.insert(name.to_owned(), value);
+        }
+    };
+    let (mpeg2, jpeg) = (outcome.flow("mpeg2"), outcome.flow("jpeg"));
+    put("cell_loss", Some(lost as f64 / f64::max(cells as f64, 1.0)));
+    put("offered_mbps", Some(there().map(|flow| flow.offered_mbps).sum()));
+    put("mpeg2_cell_loss", mpeg2.map(|flow| flow.cell_loss()));
+    put("mpeg2_picture_loss", mpeg2.map(|flow| flow.unit_loss()));
+    put("jpeg_cell_loss", jpeg.map(|flow| flow.cell_loss()));
+    put("jpeg_picture_loss", jpeg.map(|flow| flow.unit_loss()));
+    put("audio_loss", outcome.flow("audio").map(|flow| flow.unit_loss()));
+    put("jpeg_picture_ms_p99", jpeg.and_then(|flow| flow.unit_ms_p99));
+    put("bulk_mbps", outcome.flow("bulk").and_then(|flow| flow.goodput_mbps));
+    let evidence = serde_json::to_value(outcome.network).unwrap_or_default();
+    Metrics { figures, evidence }
+}
+
+impl Question for Policing {
+    fn name(&self) -> &'static str {
+        "mix-policing"
+    }
+
+    fn what(&self) -> &'static str {
+        "what policing a shared path does to pictures, audio and TCP as load grows"
+    }
+
+    fn time(&self) -> Time {
+        Time::Virtual
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &PARAMETERS
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &METRICS
+    }
+
+    fn judge(&self, point: &Point) -> Result<(), Failure> {
+        lecture(point, 0).map(|_| ())
+    }
+
+    fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure> {
+        let plan = lecture(point, seed)?.plan();
+        Ok(metrics(&run(&plan, &mut |_| {})))
+    }
+}

@@ -1,0 +1,435 @@
+//! The remote lecture, and what policing would do to it: figures 10 and 11 of paper \[2\], and its open question.
+//!
+//! Series    one lecture among four sites, as [`Lecture`] has it; MPEG-2 stops after two thirds, as it did at 15:48.
+//! Question  the paper leaves open what usage parameter control does as traffic grows. Here: lectures share the path from Waseda to
+//!           Musashino, policed at 67.815 Mbit/s; and one lecture alone, policed ever tighter.
+//! Honest    the sources are assumed to vary within the ranges that were published, so that series cannot but lie there: fitted.
+//!           What comes of policing is ours: nothing was published.
+
+use super::row;
+use crate::mix::{Fec, FlowOutcome, Lecture, Outcome, SOURCE_MBPS, Shaping, mpeg2, run};
+use crate::reproduce::{Constant, Curve, Figure, Row, Verdict};
+use kiban_wire::atm::CELL_BYTES;
+
+/// The peak cell rate of the experiment's paths (table 3), Mbit/s.
+const POLICED_MBPS: f64 = 67.815;
+/// How long a scene of the series is, seconds: short enough that the ranges are met with in a minute.
+const SCENE_S: f64 = 4.0;
+/// Audio of 640 octets each 20 ms: 14 cells.
+const AUDIO_LINE_MBPS: f64 = 14.0 * 424.0 * 50.0 * 1e-6;
+/// Kinds whose loss is drawn, by the names of their flows.
+const KINDS: [&str; 3] = ["mpeg2", "jpeg", "audio"];
+/// The policer's tolerances at which pictures are sent at the rate of the line, microseconds.
+const TOLERANCES_US: [f64; 4] = [100.0, 500.0, 1000.0, 2000.0];
+
+/// What the paper says, Mbit/s.
+mod published {
+    pub(super) const MPEG2: f64 = 7.1;
+    pub(super) const AUDIO: f64 = 0.3;
+    /// Four in one, at the least; one, at the most.
+    pub(super) const PICTURES: (f64, f64) = (0.4, 5.5);
+    pub(super) const TO_MUSASHINO: (f64, f64) = (8.7, 13.0);
+    pub(super) const TO_WASEDA: (f64, f64) = (0.4, 2.3);
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Virtual seconds of the series, and of a sample.
+    series: (u64, u64),
+    /// Virtual seconds of each point of the question.
+    seconds: u64,
+    lectures: &'static [usize],
+    /// Contracts for one lecture, Mbit/s.
+    rates: &'static [f64],
+}
+
+impl Extent {
+    pub(super) const FULL: Extent = Extent {
+        series: (120, 2),
+        seconds: 5,
+        lectures: &[1, 2, 3, 4, 5, 6, 7, 8, 9],
+        rates: &[6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 16.0, 20.0],
+    };
+    pub(super) const QUICK: Extent =
+        Extent { series: (60, 2), seconds: 1, lectures: &[1, 4, 6, 8], rates: &[7.0, 9.0, 11.0, 13.0, 16.0] };
+
+    /// Runs, for a progress bar.
+    pub(super) const fn runs(self) -> usize {
+        1 + TOLERANCES_US.len() + Shaping::ALL.len() * self.lectures.len() + self.rates.len()
+    }
+}
+
+/// What came of it.
+pub(super) struct Traffic {
+    pub(super) rows: Vec<Row>,
+    pub(super) figures: Vec<Figure>,
+}
+
+/// A point of the question.
+struct Point {
+    /// Lectures, or Mbit/s of the contract.
+    x: f64,
+    outcome: Outcome,
+}
+
+pub(super) fn make(extent: Extent, done: &(dyn Fn() + Sync)) -> Traffic {
+    let ask = |lecture: Lecture| {
+        let outcome = run(&lecture.plan(), &mut |_| {});
+        done();
+        outcome
+    };
+    let series = series(extent);
+    done();
+    let short = Lecture { seconds: extent.seconds as f64, all_sites: false, ..Lecture::PAPER };
+    let tolerances = TOLERANCES_US.map(|cdvt_us| Point {
+        x: cdvt_us,
+        outcome: ask(Lecture { cdvt_us, shaping: Shaping::None, ..short }),
+    });
+    let loads = Shaping::ALL.map(|shaping| {
+        let point = |lectures: &usize| Point {
+            x: *lectures as f64,
+            outcome: ask(Lecture { lectures: *lectures, shaping, ..short }),
+        };
+        (shaping, extent.lectures.iter().map(point).collect::<Vec<_>>())
+    });
+    let rates: Vec<Point> = extent
+        .rates
+        .iter()
+        .map(|rate| Point {
+            x: *rate,
+            outcome: ask(Lecture { policed_mbps: *rate, shaping: Shaping::Edge, ..short }),
+        })
+        .collect();
+
+    let mut rows = rates_of_kinds(&series);
+    rows.extend(sums(&series));
+    rows.extend(policing(&tolerances, &loads, &rates));
+    let mut figures = vec![
+        over_time("traffic-to-musashino", "figure 10: Waseda to Musashino", &series, ("waseda", "musashino")),
+        over_time("traffic-to-waseda", "figure 11: Musashino to Waseda", &series, ("musashino", "waseda")),
+    ];
+    figures.extend(loads.iter().map(|(shaping, points)| {
+        let (name, how) = match shaping {
+            Shaping::None => ("policing-unshaped", "nothing shaped"),
+            Shaping::Contract => ("policing-contract", "each source shaped to the contract's rate"),
+            Shaping::Source => ("policing-sources", "each source shaped to 8 Mbit/s"),
+            Shaping::Edge => ("policing-edge", "paths shaped at the edge"),
+        };
+        losses(
+            name,
+            &format!("lectures at once, policed at {POLICED_MBPS} Mbit/s, {how}"),
+            "lectures",
+            points,
+        )
+    }));
+    figures.push(losses(
+        "policing-tighter",
+        "one lecture, policed tighter, paths shaped at the edge",
+        "Mbit/s of the contract",
+        &rates,
+    ));
+    let of_sources = loads.iter().find(|(shaping, _)| *shaping == Shaping::Source);
+    figures.extend(of_sources.map(|(_, points)| cells_and_pictures(points)));
+    Traffic { rows, figures }
+}
+
+pub(super) fn constants() -> Vec<Constant> {
+    let constant = |name, value: String, origin, why| Constant { name, value, origin, why };
+    vec![
+        constant(
+            "contract of a path",
+            format!("{POLICED_MBPS} Mbit/s"),
+            "sourced",
+            "table 3: maximum information rate",
+        ),
+        constant(
+            "tolerance of the policer",
+            "100 us".into(),
+            "assumed",
+            "nothing is published; rows show others",
+        ),
+        constant(
+            "sources, shaped",
+            format!("to {SOURCE_MBPS} Mbit/s"),
+            "assumed",
+            "the largest picture is out before the next",
+        ),
+        constant(
+            "check octets of MPEG-2",
+            "RS(94, 88)".into(),
+            "fitted",
+            "7.1 Mbit/s of §4.3; the paper names no code",
+        ),
+        constant("scenes", "10 s, pictures within 15 %".into(), "assumed", "no traces are published"),
+        constant(
+            "a packet of audio",
+            "20 ms".into(),
+            "assumed",
+            "gives the 0.3 Mbit/s of §4.3, as others would",
+        ),
+        constant("a frame of pictures", "9180 octets".into(), "assumed", "the MTU of §3.2"),
+    ]
+}
+
+// ---- Figures 10 and 11 -----------------------------------------------------------------------------------------------
+
+fn series(extent: Extent) -> Outcome {
+    let (seconds, sample) = extent.series;
+    let mut plan = Lecture { seconds: seconds as f64, ..Lecture::PAPER }.plan();
+    plan.sample_ms = sample * 1000;
+    plan.flows.iter_mut().for_each(|flow| flow.scene_s = SCENE_S);
+    for flow in plan.flows.iter_mut().filter(|flow| flow.name == "mpeg2") {
+        flow.end_s = Some((seconds * 2 / 3) as f64);
+    }
+    run(&plan, &mut |_| {})
+}
+
+fn flow<'a>(outcome: &'a Outcome, name: &str) -> &'a FlowOutcome {
+    outcome.flow(name).expect("the lecture has it")
+}
+
+/// The least and the most of a flow's samples while it sends, Mbit/s.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, 0.0), |(least, most), value| (least.min(value), most.max(value)))
+}
+
+/// Whether what came out keeps within a published range, a fifth of it more at either end, and covers most of it.
+fn covers(here: (f64, f64), published: (f64, f64)) -> bool {
+    let margin = (published.1 - published.0) / 5.0;
+    let within = here.0 > published.0 - margin && here.1 < published.1 + margin;
+    within && here.1.min(published.1) - here.0.max(published.0) > (published.1 - published.0) * 0.6
+}
+
+fn span((least, most): (f64, f64)) -> String {
+    format!("{least:.1} .. {most:.1}")
+}
+
+fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
+    let offered = |name: &str| flow(series, name).samples.iter().map(|sample| sample.offered_mbps);
+    let line = mpeg2(false, Fec::Short) * 1e-6;
+    let ways = [(false, Fec::Long), (true, Fec::Long), (true, Fec::Short)]
+        .map(|(transport_stream, fec)| format!("{:.2}", mpeg2(transport_stream, fec) * 1e-6));
+    let (_, audio) = range(offered("audio"));
+    let pictures = range(offered("jpeg"));
+    let met = covers(pictures, published::PICTURES);
+    vec![
+        Row {
+            here: format!("{line:.2}"),
+            verdict: Verdict::of(Verdict::Fitted, (line * 10.0).round() == published::MPEG2 * 10.0),
+            note: Some(format!(
+                "5.88 x 94/88 x 53/47; with RS(128, 124) it were {}, in a transport stream {}, with both RS(94, 88) and a \
+                 transport stream {}: the paper says interleaving and cells, and names no code",
+                ways[0], ways[1], ways[2]
+            )),
+            ..row("§4.3", "MPEG-2, 5.5 and 0.38 Mbit/s over AAL1, Mbit/s on the line", "7.1")
+        },
+        Row {
+            here: format!("{audio:.2}"),
+            verdict: Verdict::of(Verdict::Met, (audio * 10.0).round() == published::AUDIO * 10.0),
+            note: Some("0.256 and cells: packets of 10 ms or more all round to it".into()),
+            ..row("§4.3", "audio, 16 kHz of 16 bit, Mbit/s on the line", "about 0.3")
+        },
+        Row {
+            here: span(pictures),
+            verdict: Verdict::of(Verdict::Fitted, met),
+            note: Some("one 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these".into()),
+            ..row("figure 10", "Motion-JPEG, Mbit/s", span(published::PICTURES))
+        },
+        Row {
+            here: format!("{:.3}", range(offered("data")).1),
+            verdict: Verdict::Fitted,
+            ..row("figure 10", "data, Mbit/s", "nearly 0")
+        },
+    ]
+}
+
+fn sums(series: &Outcome) -> Vec<Row> {
+    // While MPEG-2 is there: what else goes is the end of the series.
+    let to = series.sums("waseda", "musashino");
+    let with_mpeg2 =
+        flow(series, "mpeg2").samples.iter().zip(&to).filter(|(sample, _)| sample.offered_mbps > 6.9);
+    let there = range(with_mpeg2.map(|(_, sum)| *sum));
+    let back = range(series.sums("musashino", "waseda").into_iter());
+    // What the parts can make together; a series of a minute need not meet with both ends.
+    let others = mpeg2(false, Fec::Short) * 1e-6 + AUDIO_LINE_MBPS;
+    let parts = (others + published::PICTURES.0, others + published::PICTURES.1);
+    // The paper gives its upper end without a decimal.
+    let (least, most) = published::TO_MUSASHINO;
+    let near = parts.0 <= least && (parts.1 - most).abs() < 0.5;
+    vec![
+        Row {
+            here: span(parts),
+            verdict: Verdict::of(Verdict::Fitted, near),
+            note: Some(format!(
+                "MPEG-2, audio and pictures of 0.4 .. 5.5 together; {} in this series while MPEG-2 is sent. At its least the sum of \
+                 the paper had pictures of 1.3 Mbit/s",
+                span(there)
+            )),
+            ..row("figure 10", "Waseda to Musashino, sum, Mbit/s", span(published::TO_MUSASHINO))
+        },
+        Row {
+            here: span(back),
+            verdict: Verdict::Conflict,
+            note: Some(
+                "0.3 of audio, which is constant, and pictures of 0.4 .. 1.7 make 0.7 .. 2.0: the sums leave that range at both \
+                 ends, so that other pictures came back"
+                    .into(),
+            ),
+            ..row("figure 11", "Musashino to Waseda, sum, Mbit/s", span(published::TO_WASEDA))
+        },
+    ]
+}
+
+fn over_time(name: &'static str, title: &str, series: &Outcome, (from, to): (&str, &str)) -> Figure {
+    let flows = series.flows.iter().filter(|flow| flow.from == from && flow.to == to);
+    let at: Vec<f64> = series.flows[0].samples.iter().map(|sample| sample.at_s).collect();
+    let mut curves: Vec<Curve> = flows
+        .map(|flow| Curve {
+            name: flow.name.trim_end_matches("-back").to_owned(),
+            points: flow.samples.iter().map(|sample| (sample.at_s, Some(sample.offered_mbps))).collect(),
+        })
+        .collect();
+    let sums = series.sums(from, to).into_iter().map(Some);
+    curves.push(Curve { name: "sum".into(), points: at.into_iter().zip(sums).collect() });
+    Figure { name, title: title.to_owned(), x: "seconds", y: "Mbit/s", curves }
+}
+
+// ---- The open question -----------------------------------------------------------------------------------------------
+
+fn percent(part: f64) -> String {
+    match part {
+        0.0 => "0".to_owned(),
+        part if part < 0.001 => format!("{:.3}", part * 100.0),
+        part => format!("{:.1}", part * 100.0),
+    }
+}
+
+/// Of each kind: what a figure of it is, percent.
+fn by_kind(outcome: &Outcome, part: fn(&FlowOutcome) -> f64) -> String {
+    KINDS.map(|name| percent(part(flow(outcome, name)))).join(", ")
+}
+
+/// What is offered from Waseda to Musashino, Mbit/s.
+fn offered(outcome: &Outcome) -> f64 {
+    outcome.flows.iter().filter(|flow| flow.from == "waseda").map(|flow| flow.offered_mbps).sum()
+}
+
+fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Point]) -> Vec<Row> {
+    let ours = |what: String, here: String, note: String| Row {
+        here,
+        verdict: Verdict::Ours,
+        note: Some(note),
+        ..row("open question", what, "-")
+    };
+    let spoilt = tolerances.iter().map(|point| percent(flow(&point.outcome, "jpeg").unit_loss()));
+    let listed = TOLERANCES_US.map(|us| format!("{us}")).join(", ");
+    // A picture of 5.5 Mbit/s at the rate of the line is early by so much when its last cell comes.
+    let cells = (5.5e6 / 30.0 / (CELL_BYTES * 8) as f64).round();
+    let early_us = (cells - 1.0) * (CELL_BYTES * 8) as f64 * (1.0 / POLICED_MBPS - 1.0 / 149.76);
+    let mut rows = vec![ours(
+        format!(
+            "one lecture, nothing shaped, policer's tolerance of {listed} us: JPEG pictures spoilt, percent"
+        ),
+        spoilt.collect::<Vec<_>>().join(", "),
+        format!(
+            "{POLICED_MBPS} Mbit/s are a *peak* rate: a picture of {cells} cells that leaves at 149.76 is {early_us:.0} us early at its \
+             last cell, whatever the mean; pictures that came through had sources that were shaped, or more tolerance than that"
+        ),
+    )];
+    for (shaping, points) in loads {
+        let clean = points.iter().take_while(|point| {
+            point.outcome.network.cells_policed == 0 && point.outcome.network.cells_dropped_full == 0
+        });
+        let most = clean.last().map_or("none".to_owned(), |point| {
+            format!("{} ({:.0} Mbit/s)", point.x, offered(&point.outcome))
+        });
+        let how = match shaping {
+            Shaping::None => "nothing shaped",
+            Shaping::Contract => "each source shaped to the contract's rate",
+            Shaping::Source => "each source shaped to 8 Mbit/s",
+            Shaping::Edge => "all of the path shaped at the edge",
+        };
+        let why = match shaping {
+            Shaping::None => "each picture breaks the contract by itself",
+            Shaping::Contract => "a picture at the contract's rate leaves no room for MPEG-2 beside it",
+            Shaping::Source => "as long as the peaks of all sources together are below the contract",
+            Shaping::Edge => {
+                "what conforms is not dropped: pictures wait at the edge in place of it, until its queue is full"
+            }
+        };
+        rows.push(ours(
+            format!("{how}: lectures without a lost cell at {POLICED_MBPS} Mbit/s"),
+            most,
+            why.to_owned(),
+        ));
+        if let Some(last) = points.last() {
+            rows.push(ours(
+                format!("{how}, {} lectures ({:.0} Mbit/s): pictures of MPEG-2, of JPEG, packets of audio spoilt, percent", last.x, offered(&last.outcome)),
+                by_kind(&last.outcome, FlowOutcome::unit_loss),
+                format!(
+                    "of their cells {} percent are lost: a picture of hundreds is spoilt by one",
+                    by_kind(&last.outcome, FlowOutcome::cell_loss)
+                ),
+            ));
+        }
+    }
+    for point in rates
+        .iter()
+        .filter(|point| point.outcome.network.cells_policed + point.outcome.network.cells_dropped_full > 0)
+        .take(1)
+    {
+        rows.push(ours(
+            format!(
+                "one lecture ({:.1} Mbit/s) on a path of {} Mbit/s, shaped at the edge: pictures of MPEG-2, of JPEG, packets of audio spoilt, percent",
+                offered(&point.outcome),
+                point.x
+            ),
+            by_kind(&point.outcome, FlowOutcome::unit_loss),
+            format!(
+                "of their cells {} percent are lost: below the mean rate the edge drops what the policer would have",
+                by_kind(&point.outcome, FlowOutcome::cell_loss)
+            ),
+        ));
+    }
+    rows
+}
+
+/// Spoilt pictures and packets, and lost cells of all flows, percent.
+fn losses(name: &'static str, title: &str, x: &'static str, points: &[Point]) -> Figure {
+    let curve = |name: &str| Curve {
+        name: name.to_owned(),
+        points: points
+            .iter()
+            .map(|point| (point.x, Some(flow(&point.outcome, name).unit_loss() * 100.0)))
+            .collect(),
+    };
+    let mut curves: Vec<Curve> = KINDS.map(curve).into();
+    let cells = |outcome: &Outcome| {
+        let flows = || outcome.flows.iter().filter(|flow| flow.from == "waseda");
+        let lost: u64 = flows().map(|flow| flow.cells_lost).sum();
+        lost as f64 / flows().map(|flow| flow.cells).sum::<u64>().max(1) as f64
+    };
+    let points = points.iter().map(|point| (point.x, Some(cells(&point.outcome) * 100.0))).collect();
+    curves.push(Curve { name: "all cells".into(), points });
+    Figure { name, title: title.to_owned(), x, y: "percent lost", curves }
+}
+
+/// What part of the pictures is spoilt when a part of the cells is lost.
+fn cells_and_pictures(points: &[Point]) -> Figure {
+    let curve = |name: &str| Curve {
+        name: name.to_owned(),
+        points: points
+            .iter()
+            .map(|point| flow(&point.outcome, name))
+            .map(|flow| ((flow.cell_loss() * 1e4).round() / 100.0, Some(flow.unit_loss() * 100.0)))
+            .collect(),
+    };
+    Figure {
+        name: "cells-and-pictures",
+        title: "lost cells and what they spoil, sources shaped".into(),
+        x: "percent of cells",
+        y: "percent of pictures or packets",
+        curves: KINDS.map(curve).into(),
+    }
+}

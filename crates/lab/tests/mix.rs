@@ -1,0 +1,165 @@
+//! Flows of several kinds over a network that polices: virtual figures are exact, so they are kept and compared.
+
+mod common;
+
+use common::check;
+use kiban_lab::engine::{Point, Question, Value};
+use kiban_lab::mix::{FlowOutcome, Lecture, Outcome, Plan, Policing, Shaping, run};
+
+const LECTURE: &str = include_str!("../../../scripts/mix/lecture.toml");
+
+fn outcome(plan: &Plan) -> Outcome {
+    run(plan, &mut |_| {})
+}
+
+fn short(lecture: Lecture) -> Lecture {
+    Lecture { seconds: 2.0, all_sites: false, ..lecture }
+}
+
+#[test]
+fn the_plan_beside_the_program_is_the_lecture_and_gives_the_same_figures_again() {
+    let mut plan = Plan::read(LECTURE).expect("the plan is good");
+    plan.seconds = 3.0;
+    let first = outcome(&plan);
+    assert_eq!(first, outcome(&plan));
+    assert_eq!(first, outcome(&Lecture { seconds: 3.0, ..Lecture::PAPER }.plan()));
+    check("mix-lecture.txt", &first.to_string());
+    check("mix-lecture.csv", &first.csv());
+    for (name, picture) in first.pictures() {
+        assert!(picture.starts_with("<svg") && picture.contains("<polygon"), "{name}");
+    }
+    plan.seed = 2;
+    assert_ne!(first.flow("jpeg"), outcome(&plan).flow("jpeg"), "another seed is another lecture");
+}
+
+/// What is offered is carried or lost, and no cell comes that nobody sent.
+#[test]
+fn every_cell_is_accounted_for() {
+    for shaping in Shaping::ALL {
+        let lecture = Lecture { lectures: 3, policed_mbps: 25.0, shaping, ..Lecture::PAPER };
+        let outcome = outcome(&short(lecture).plan());
+        let lost: u64 = outcome.flows.iter().map(|flow| flow.cells_lost).sum();
+        assert_eq!(lost, outcome.network.cells_policed + outcome.network.cells_dropped_full, "{shaping:?}");
+        assert!(outcome.flows.iter().all(|flow| flow.cells_strange == 0 && flow.cells > 0));
+        assert_eq!(outcome.network.cells_tagged, 0);
+    }
+}
+
+#[test]
+fn a_path_with_room_loses_nothing_if_its_sources_keep_to_its_rate() {
+    let outcome = outcome(&short(Lecture::PAPER).plan());
+    let lost = |flow: &FlowOutcome| (flow.cells_lost, flow.units_lost, flow.matrices_uncorrectable);
+    assert!(outcome.flows.iter().all(|flow| lost(flow) == (0, 0, 0)), "{outcome}");
+    let mpeg2 = outcome.flow("mpeg2").expect("the lecture has it");
+    assert!((mpeg2.offered_mbps - 7.083).abs() < 0.01, "{}", mpeg2.offered_mbps);
+    let audio = outcome.flow("audio").expect("the lecture has it");
+    // 640 octets each 20 ms are 14 cells.
+    assert!((audio.offered_mbps - 0.2968).abs() < 0.004, "{}", audio.offered_mbps);
+}
+
+/// A picture that leaves at the rate of the line breaks the path's peak rate by itself, at any load. One that leaves at that very
+/// rate breaks it beside the others.
+#[test]
+fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it() {
+    let loss = |shaping| {
+        let outcome = outcome(&short(Lecture { shaping, ..Lecture::PAPER }).plan());
+        outcome.flow("jpeg").expect("the lecture has it").unit_loss()
+    };
+    let losses = Shaping::ALL.map(loss);
+    assert!(losses[0] > 0.9 && losses[1] > 0.5, "{losses:?}");
+    assert_eq!(losses[2..], [0.0, 0.0]);
+}
+
+/// Beyond the contract's rate no shaping helps: what the edge cannot send it has to keep, and its queue is finite.
+#[test]
+fn beyond_the_contract_something_is_lost_whatever_is_shaped() {
+    for shaping in Shaping::ALL {
+        let lecture = Lecture { lectures: 2, policed_mbps: 15.0, shaping, ..Lecture::PAPER };
+        let outcome = outcome(&Lecture { seconds: 4.0, ..short(lecture) }.plan());
+        let lost: u64 = outcome.flows.iter().map(|flow| flow.cells_lost).sum();
+        assert!(lost > 0, "{shaping:?}");
+    }
+}
+
+#[test]
+fn tagged_cells_arrive_where_nobody_else_wants_the_line() {
+    let mut plan = short(Lecture { shaping: Shaping::None, ..Lecture::PAPER }).plan();
+    plan.pvcs.iter_mut().for_each(|pvc| pvc.tag = true);
+    let outcome = outcome(&plan);
+    assert!(outcome.network.cells_tagged > 0 && outcome.network.cells_policed == 0);
+    assert!(outcome.flows.iter().all(|flow| flow.cells_lost == 0));
+}
+
+#[test]
+fn check_octets_put_right_what_a_policer_drops_now_and_then() {
+    // MPEG-2 alone, a little above its contract: each 40th cell or so is dropped.
+    let text = |fec: &str| {
+        format!(
+            "seconds = 3\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 7.05\ncdvt_us = 10\n\
+             [[flow]]\nname = \"m\"\nkind = \"mpeg2\"\nfrom = \"a\"\nto = \"b\"\nfec = \"{fec}\"\n"
+        )
+    };
+    let run = |fec| outcome(&Plan::read(&text(fec)).expect("a good plan")).flows.remove(0);
+    let (none, short, long) = (run("none"), run("short"), run("long"));
+    // Without check octets the rate is below the contract.
+    assert_eq!((none.cells_lost, none.units_lost), (0, 0));
+    assert!(short.cells_lost > 50, "{short:?}");
+    assert_eq!(
+        (short.units_lost, short.matrices_uncorrectable),
+        (0, 0),
+        "one lost cell of sixteen is put right"
+    );
+    assert!(short.matrices_corrected >= short.cells_lost - 1);
+    assert_eq!((long.cells_lost, long.units_lost), (0, 0));
+}
+
+#[test]
+fn stamps_tell_the_clock_of_a_constant_rate_and_blocks_are_kept() {
+    let text = "seconds = 2\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 10\n\
+        [[flow]]\nname = \"e1\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 2.048\nstamps = true\n\
+        [[flow]]\nname = \"blocks\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 1.536\nblock_octets = 24\n";
+    let outcome = outcome(&Plan::read(text).expect("a good plan"));
+    let ppm = outcome.flows[0].clock_ppm.expect("stamps came");
+    // Cells leave by a clock of whole bit/s on the line, so that the source itself is that much off.
+    assert!(ppm.abs() < 1.0, "{ppm}");
+    assert_eq!(outcome.flows.iter().map(|flow| flow.cells_lost + flow.sequence_losses).sum::<u64>(), 0);
+}
+
+#[test]
+fn tcp_takes_what_is_left_when_it_is_shaped_and_starves_when_it_is_not() {
+    let goodput = |shaping| {
+        let lecture = Lecture { shaping, bulk: 1, policed_mbps: 40.0, seconds: 4.0, ..short(Lecture::PAPER) };
+        let lecture = Lecture { seconds: 4.0, ..lecture };
+        outcome(&lecture.plan()).flow("bulk").and_then(|flow| flow.goodput_mbps).expect("TCP ran")
+    };
+    let [none, _, source, edge] = Shaping::ALL.map(goodput);
+    assert!(edge > 15.0 && edge > 2.0 * none, "{none} {source} {edge}");
+}
+
+#[test]
+fn the_question_has_its_figures_and_says_what_is_impossible() {
+    let question = Policing;
+    let mut point: Point = question
+        .parameters()
+        .iter()
+        .map(|parameter| (parameter.name, parameter.default.clone().expect("all have one")))
+        .collect();
+    point.0.insert("seconds".into(), Value::Count(1));
+    point.0.insert("policed_mbps".into(), Value::Count(8));
+    question.judge(&point).expect("a good point");
+    let metrics = question.trial(&point, 3).expect("a good point");
+    let names: Vec<&str> = question.metrics().iter().map(|metric| metric.name).collect();
+    assert!(metrics.figures.keys().all(|name| names.contains(&name.as_str())));
+    assert!(metrics.figures["cell_loss"] > 0.0 && metrics.figures["offered_mbps"] > 8.0);
+    assert_eq!(metrics, question.trial(&point, 3).expect("a good point"));
+    for (name, value) in [
+        ("lectures", Value::Count(0)),
+        ("policed_mbps", Value::Figure(0.0)),
+        ("shaping", Value::Word("x".into())),
+        ("fec", Value::Count(1)),
+    ] {
+        let mut bad = point.clone();
+        bad.0.insert(name.into(), value);
+        assert!(question.judge(&bad).expect_err(name).to_string().contains(name));
+    }
+}
