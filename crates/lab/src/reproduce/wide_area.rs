@@ -1,5 +1,5 @@
 //! Paper \[2\]: TCP over a wide-area ATM network, 1996: table 1, the throughput map (figures 3 to 6 and 8), figure 7,
-//! the remote lecture (figures 10 and 11, [`traffic`]).
+//! the remote lecture (figures 10 and 11, `traffic.rs`).
 //!
 //! Set-up    two workstations ([`hosts`]) on a switch, one stream, buffers of one size at both ends, as netperf does it.
 //! Rules     TCP under the profile `solaris23`, with one set of constants for all cells; then under `modern`.
