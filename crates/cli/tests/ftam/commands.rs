@@ -212,7 +212,7 @@ fn a_put_waits_for_a_server_that_is_restarted() {
         relay.wait_held();
         drop(server);
         relay.go_on();
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        relay.wait_turned_away();
         let _server = place.serve_at(port, &[], &[]);
         put.join().expect("the put ended well");
     });

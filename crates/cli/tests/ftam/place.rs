@@ -246,8 +246,8 @@ pub(crate) struct Relay {
 struct State {
     up: AtomicU64,
     down: AtomicU64,
-    /// How many ways are held, and whether they may go on.
-    held: Mutex<(usize, bool)>,
+    /// How many ways are held, whether they may go on, and how many came while the server was away.
+    held: Mutex<(usize, bool, usize)>,
     bell: Condvar,
 }
 
@@ -263,7 +263,11 @@ impl Relay {
             for client in listener.incoming() {
                 let client = client.expect("accepted");
                 // Whoever connects while the server is away is cut.
-                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
+                    shared.held.lock().expect("nobody panics").2 += 1;
+                    shared.bell.notify_all();
+                    continue;
+                };
                 let fate = fates.next().unwrap_or(Fate::Pass);
                 for upwards in [true, false] {
                     let (client, server) =
@@ -289,6 +293,13 @@ impl Relay {
         let held = self.state.held.lock().expect("nobody panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.0 == 0);
         assert!(waited.expect("nobody panics").0.0 > 0, "so many bytes never came");
+    }
+
+    /// Waits until somebody has come while the server was away.
+    pub(crate) fn wait_turned_away(&self) {
+        let held = self.state.held.lock().expect("nobody panics");
+        let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.2 == 0);
+        assert!(waited.expect("nobody panics").0.2 > 0, "nobody came");
     }
 
     /// Lets pass what was held.
