@@ -71,6 +71,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// A value for machines: JSON over several lines, with an end.
+fn json(object: &impl serde::Serialize) -> Result<String, String> {
+    let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}
+
 /// Writes to standard output. Whoever reads may have had enough: a closed pipe is no error.
 fn print(text: &str) -> Result<(), String> {
     use std::io::Write;

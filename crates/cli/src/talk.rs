@@ -91,8 +91,7 @@ impl Talk {
             }
         }
         if self.json {
-            let object = serde_json::json!({ "talks": objects });
-            text = serde_json::to_string_pretty(&object).map_err(|error| error.to_string())? + "\n";
+            text = crate::json(&serde_json::json!({ "talks": objects }))?;
         } else {
             let mark = if self.trace { "# " } else { "" };
             text += &format!(

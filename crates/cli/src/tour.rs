@@ -87,7 +87,5 @@ impl Tour {
 }
 
 fn json(rows: &[Row]) -> Result<String, String> {
-    let object = serde_json::json!({ "rows": rows });
-    let text = serde_json::to_string_pretty(&object).map_err(|error| error.to_string())?;
-    Ok(text + "\n")
+    crate::json(&serde_json::json!({ "rows": rows }))
 }

@@ -156,11 +156,7 @@ impl Measure {
             Some(host) => self.with(host, &plan, measure)?,
             None => self.alone(&plan, measure)?,
         };
-        let text = if self.json {
-            serde_json::to_string_pretty(&result).map_err(|error| error.to_string())? + "\n"
-        } else {
-            table(&self, &result).to_string()
-        };
+        let text = if self.json { crate::json(&result)? } else { table(&self, &result).to_string() };
         crate::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }

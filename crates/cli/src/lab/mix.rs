@@ -57,8 +57,7 @@ impl Mix {
         if self.csv {
             crate::print(&outcome.csv())?;
         } else if self.json {
-            let text = serde_json::to_string_pretty(&outcome).map_err(|error| error.to_string())?;
-            crate::print(&(text + "\n"))?;
+            crate::print(&crate::json(&outcome)?)?;
         } else {
             crate::print(&outcome.to_string())?;
         }

@@ -85,8 +85,7 @@ fn folder(plan: &Path, ending: &str) -> PathBuf {
 }
 
 fn json(object: &impl Serialize) -> Result<(), String> {
-    let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
-    crate::print(&(text + "\n"))
+    crate::print(&crate::json(object)?)
 }
 
 /// A bar on standard error, if somebody watches.

@@ -50,11 +50,7 @@ impl All {
                 write(&folder.join(format!("{}.svg", picture.name)), &picture.standalone())?;
             }
         }
-        crate::print(&if self.json {
-            serde_json::to_string_pretty(&all).map_err(|error| error.to_string())? + "\n"
-        } else {
-            all.to_string()
-        })?;
+        crate::print(&if self.json { crate::json(&all)? } else { all.to_string() })?;
         eprintln!("the page: {}", self.html.display());
         Ok(if all.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

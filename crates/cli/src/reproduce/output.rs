@@ -110,12 +110,7 @@ impl Output {
         object: &impl Serialize,
         tables: impl FnOnce() -> String,
     ) -> Result<(), String> {
-        crate::print(&if self.json {
-            let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
-            text + "\n"
-        } else {
-            tables()
-        })
+        crate::print(&if self.json { crate::json(object)? } else { tables() })
     }
 }
 

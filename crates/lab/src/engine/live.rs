@@ -53,7 +53,7 @@ pub struct View<'a> {
     pub per_second: Option<f64>,
     /// How long it still takes at this pace.
     pub left: Option<Duration>,
-    /// What has to be known before a figure, as in a report; that the run is not whole is no news here.
+    /// What is wrong with what there is; that the run is not whole is no news here.
     pub warnings: &'a [String],
     /// The figures so far.
     pub pictures: &'a [Picture],
@@ -118,7 +118,7 @@ impl Live {
             None => Seen { latest, ..Seen::default() },
             Some(report) => Seen {
                 done: report.records,
-                warnings: report.warnings().into_iter().skip(usize::from(!report.is_whole())).collect(),
+                warnings: report.faults(),
                 pictures: report.figures.pictures,
                 latest,
             },

@@ -44,6 +44,14 @@ pub struct Metrics {
     pub evidence: serde_json::Value,
 }
 
+impl Metrics {
+    /// Figures by their names, and the evidence beside them.
+    pub fn of(figures: &[(&str, f64)], evidence: serde_json::Value) -> Metrics {
+        let figures = figures.iter().map(|(name, figure)| ((*name).to_owned(), *figure));
+        Metrics { figures: figures.collect(), evidence }
+    }
+}
+
 /// Why there is no result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {

@@ -65,15 +65,16 @@ impl Report {
         self.records >= self.trials
     }
 
-    /// What a reader has to know before a figure; first that the run is not whole, if that is so.
+    /// What a reader has to know before a figure.
     pub fn warnings(&self) -> Vec<String> {
+        let (records, trials) = (self.records, self.trials);
+        let missing = format!("{records} of {trials} trials have a record: the run is not whole");
+        (!self.is_whole()).then_some(missing).into_iter().chain(self.faults()).collect()
+    }
+
+    /// What is wrong with what there is, while a run that still goes on is not whole yet.
+    pub fn faults(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if !self.is_whole() {
-            warnings.push(format!(
-                "{} of {} trials have a record: the run is not whole",
-                self.records, self.trials
-            ));
-        }
         if !self.broken.is_empty() {
             warnings.push(format!("{} lines were skipped: {}", self.broken.len(), self.broken.join("; ")));
         }

@@ -4,8 +4,7 @@
 //!           opened again, and its point measured again.
 //! One       sweep a folder: the file is locked while it is open.
 
-use crate::engine::{Point, Record};
-use sha2::{Digest, Sha256};
+use crate::engine::Record;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -91,22 +90,16 @@ impl Store {
     }
 }
 
-/// The key of a trial.
-pub fn key(question: &str, point: &Point, seed: u64, repetition: u32) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let text = serde_json::to_vec(&(question, version, point, seed, repetition)).expect("plain values");
-    super::admission::hex(&Sha256::digest(&text)[..16])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Value;
+    use crate::engine::key::{VERSION, key};
+    use crate::engine::{Point, Value};
 
     fn record(count: u64) -> Record {
         let point: Point = [("message_bytes", Value::Count(count))].into_iter().collect();
         Record {
-            key: key("q", &point, 0, 0),
+            key: key("q", VERSION, &point, 0, Some(0)),
             question: "q".into(),
             point,
             repetition: 0,

@@ -67,10 +67,7 @@ impl Question for Stream {
 /// A record's figures.
 pub fn metrics(evidence: &Evidence) -> Metrics {
     let figures = [("mbps", evidence.mbps()), ("sent_again", evidence.sent_again() as f64)];
-    Metrics {
-        figures: figures.map(|(name, figure)| (name.to_owned(), figure)).into(),
-        evidence: serde_json::to_value(evidence).expect("plain values"),
-    }
+    Metrics::of(&figures, serde_json::to_value(evidence).expect("plain values"))
 }
 
 /// One trial. With `captured`, it is captured, and the packets are handed back.

@@ -14,9 +14,10 @@ use super::map::{Cell, Map};
 use super::protocol::Welcome;
 use super::session::{Path, Session};
 use super::setup::{SYSTEM, Setup};
-use super::store::{Store, key};
+use super::store::Store;
 use super::stream::Stream;
 use super::transactions::Transactions;
+use crate::engine::key::{VERSION, key};
 use crate::engine::{Failure, Question, Record};
 use crate::environment::Environment;
 use crate::load::{Foreign, Meter, ProcMeter};
@@ -215,7 +216,7 @@ impl Sweep {
 
     fn key(&self, setup: &Setup) -> String {
         let name = self.question(setup.pattern).name();
-        key(name, &setup.point(self.session.host()), 0, 0)
+        key(name, VERSION, &setup.point(self.session.host()), 0, Some(0))
     }
 
     fn kept(&self, setup: &Setup) -> Option<&Record> {
@@ -273,7 +274,7 @@ impl Sweep {
             point,
             repetition: 0,
             seed: 0,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             environment: Some(Environment::read()),
             metrics: metrics.figures,
             evidence: metrics.evidence,

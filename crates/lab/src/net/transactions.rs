@@ -91,10 +91,7 @@ pub fn metrics(evidence: &Evidence) -> Metrics {
         ("max_us", exchanges.max_us),
         ("stalled_part", exchanges.stalled_part),
     ];
-    Metrics {
-        figures: figures.map(|(name, figure)| (name.to_owned(), figure)).into(),
-        evidence: serde_json::to_value(evidence).expect("plain values"),
-    }
+    Metrics::of(&figures, serde_json::to_value(evidence).expect("plain values"))
 }
 
 /// Exchanges on a connection.

@@ -32,11 +32,7 @@ impl Net {
 
 /// Prints one JSON object, if that is wanted, or the tables.
 fn put(json: bool, made: &(impl serde::Serialize + std::fmt::Display)) -> Result<(), String> {
-    crate::print(&if json {
-        serde_json::to_string_pretty(made).map_err(|error| error.to_string())? + "\n"
-    } else {
-        made.to_string()
-    })
+    crate::print(&if json { crate::json(made)? } else { made.to_string() })
 }
 
 /// Writes files, each by its name, into a folder.

@@ -101,11 +101,10 @@ impl Question for AtmBoard {
             ("busy_sender", sender),
             ("busy_receiver", receiver),
         ];
-        let figures = figures.map(|(name, figure)| (name.to_owned(), figure)).into();
         let evidence = serde_json::json!({
             "writes_that_found_no_page": flow.page_waits.0,
             "writers_in_line": flow.page_waits.1,
         });
-        Ok(Metrics { figures, evidence })
+        Ok(Metrics::of(&figures, evidence))
     }
 }
