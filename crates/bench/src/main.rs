@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod line;
+mod link;
 mod memory;
 mod osi;
 mod rdma;
@@ -27,11 +28,16 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
     Family { name: "tcp", about: "TCP between two boards in memory against smoltcp", run: tcp::run },
+    Family {
+        name: "link",
+        about: "TCP against the kernel through TUN, beside a stub and two kernels",
+        run: link::run,
+    },
     Family { name: "vi", about: "VI through shared memory against a bare ring and memcpy", run: vi::run },
     Family {
         name: "rdma",

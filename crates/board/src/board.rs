@@ -12,7 +12,7 @@ use core::fmt;
 use core::net::IpAddr;
 use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool, SharedBytes, SharedRoom};
 use kiban_stack::atm::TimedCell;
-use kiban_stack::ip::{Hop, Route};
+use kiban_stack::ip::{Hop, Prefix, Route};
 use kiban_stack::tcp::SessionId;
 use kiban_stack::vi::Nic;
 
@@ -79,6 +79,10 @@ pub struct Board {
     ports: Vec<Port>,
     /// The first lane of each port: lanes are numbered through all ports.
     lanes: Vec<usize>,
+    /// Ports between which packets pass: the host's and the one whose address it has.
+    passages: Vec<(usize, usize)>,
+    /// Packets that pass in this burst: through which port, to whom.
+    passing: Vec<(usize, Option<IpAddr>, Pdu)>,
     rooms: Vec<usize>,
     pub(crate) now: Instant,
     /// Whether the host has been told of the completions that are there.
@@ -102,19 +106,36 @@ impl Board {
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
         let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, chance.draw())));
+        let passages: Vec<_> = config
+            .ports
+            .iter()
+            .enumerate()
+            .filter_map(|(index, port)| match port {
+                PortConfig::Host(host) => Some((index, host.of)),
+                _ => None,
+            })
+            .collect();
         for (index, port) in config.ports.iter().enumerate() {
             let own = match port {
                 PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
                 PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
                 // Those of IPv6 are the link's to give, once it has found that nobody else has them.
                 PortConfig::Ethernet(ethernet) => ethernet.link.addresses.clone(),
-                PortConfig::Vi(_) | PortConfig::Efe(_) => Vec::new(),
+                PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) => Vec::new(),
             };
+            let host = passages.iter().find(|passage| passage.1 == index).map(|passage| passage.0);
             let is_links = |address: &IpAddr| matches!(port, PortConfig::Ethernet(_)) && address.is_ipv6();
             for (address, prefix) in own.into_iter().filter(|(address, _)| !is_links(address)) {
                 let mtu_bytes = mtu_of(port);
-                tower.ip.add_address(index, address);
-                tower.ip.add_route(Route { prefix, port: index, gateway: None, source: address, mtu_bytes });
+                let direct = Route { prefix, port: index, gateway: None, source: address, mtu_bytes };
+                tower.ip.add_route(direct);
+                match host {
+                    None => tower.ip.add_address(index, address),
+                    // The host's: what is for it goes there.
+                    Some(port) => {
+                        tower.ip.add_route(Route { prefix: Prefix::new(address, 128), port, ..direct })
+                    }
+                }
             }
             ports.push(match port {
                 PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
@@ -123,6 +144,9 @@ impl Board {
                 PortConfig::Vi(traits) => {
                     let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), chance.draw())));
                     Port::Vi(nic.open_path(*traits).expect("a NIC has more paths than a board has ports"))
+                }
+                PortConfig::Host(host) => {
+                    Port::Packets(PacketPort::host(host, config.ports.get(host.of).map_or(0, mtu_of)))
                 }
                 PortConfig::Efe(efe) => {
                     let make = || Box::new(RdmaTower::new(&RdmaConfig::default(), chance.draw()));
@@ -152,6 +176,8 @@ impl Board {
             rdma,
             ports,
             lanes,
+            passages,
+            passing: Vec::new(),
             rooms: Vec::new(),
             now: Instant::ZERO,
             told: false,
@@ -162,15 +188,23 @@ impl Board {
     pub fn handle(&mut self, input: Input<'_>, now: Instant) {
         self.now = self.now.max(now);
         self.unsettled = true;
-        let Board { memory, chance, copies, ip, edge, vi, rdma, ports, lanes, now, .. } = self;
+        let Board {
+            memory, chance, copies, ip, edge, vi, rdma, ports, lanes, passages, passing, now, ..
+        } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
+        let other_side = |port: usize| {
+            let (host, of) = *passages.iter().find(|(host, of)| port == *host || port == *of)?;
+            Some(if port == host { of } else { host })
+        };
         match input {
             Input::Cells { port, cells } => {
+                let passage = other_side(port);
                 if let Some(Port::Atm(atm)) = ports.get_mut(port) {
                     atm.on_cells(cells, cx);
                     for news in atm.news() {
                         match news {
                             News::Packet { circuit, pdu } => {
+                                let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
                                 ip.on_packet(pdu, lanes[port] + circuit as usize, edge, cx);
                             }
                             News::Loopback { circuit, tag, round_trip } => {
@@ -181,6 +215,7 @@ impl Board {
                 }
             }
             Input::Packets { port, packets } => {
+                let passage = other_side(port);
                 let Some(Port::Packets(place)) = ports.get_mut(port) else { return };
                 let PacketPort { believe_sums, merges, merge, link, .. } = place;
                 for mut pdu in packets.drain(..) {
@@ -193,6 +228,7 @@ impl Board {
                             None => continue,
                         }
                     }
+                    let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
                     let mut up = |pdu| ip.on_packet(pdu, lanes[port], edge, cx);
                     if *merges {
                         merge.on_packet(pdu, &mut up);
@@ -213,6 +249,9 @@ impl Board {
                 _ => {}
             },
             Input::Room | Input::Timeout => {}
+        }
+        for (port, next, pdu) in passing.drain(..) {
+            ports[port].pass(next, pdu, cx);
         }
     }
 
@@ -239,6 +278,7 @@ impl Board {
             }
             for (port, place) in self.ports.iter_mut().enumerate() {
                 if let Port::Packets(packets) = place
+                    && !packets.held
                     && let Some(pdu) = packets.pop()
                 {
                     // Room in the port lets the next segments through.
@@ -310,6 +350,14 @@ impl Board {
                 length
             }
             _ => None,
+        }
+    }
+
+    /// The link of an IP or Ethernet port takes nothing now, or takes packets again (then hand over [`Input::Room`]). What waits
+    /// for a link that is held stays in the port's queue, and the queue holds back those who send.
+    pub fn hold(&mut self, port: usize, held: bool) {
+        if let Some(Port::Packets(packets)) = self.ports.get_mut(port) {
+            packets.held = held;
         }
     }
 
@@ -409,6 +457,10 @@ impl Board {
         }
     }
 
+    pub(crate) fn port(&self, port: usize) -> Option<&Port> {
+        self.ports.get(port)
+    }
+
     /// The lane on which packets for `target` leave, as far as it is known.
     pub(crate) fn lane_to(&self, target: IpAddr) -> usize {
         let way = self.ip.ip.way_to(target);
@@ -464,8 +516,8 @@ fn mtu_of(port: &PortConfig) -> usize {
         PortConfig::Atm(atm) => atm.mtu_bytes,
         PortConfig::Ip(ip) => ip.mtu_bytes,
         PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
-        // Not for IP.
-        PortConfig::Vi(_) | PortConfig::Efe(_) => 0,
+        // Not for the board's own IP.
+        PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) => 0,
     }
 }
 

@@ -91,6 +91,8 @@ pub enum PortConfig {
     Vi(vi::PathTraits),
     /// Ethernet frames of the RDMA NIC's EFE endpoint.
     Efe(EfePortConfig),
+    /// IP packets of the host itself, which owns the address of another port.
+    Host(HostPortConfig),
 }
 
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).
@@ -174,6 +176,17 @@ pub struct IpPortConfig {
     pub merges: bool,
     /// Whether sums that PDUs carry are believed. If not, arriving payload is read and summed anew.
     pub believe_sums: bool,
+}
+
+/// The host's side of another port, as a TUN device: the host's own IP stack has that port's address, and the board is its
+/// network card. What comes in there and is for no address of the board goes up here; what the host sends leaves there, to the
+/// neighbour that the board's routes name. (What Linux's `clip` did for ATM.) Packets pass as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct HostPortConfig {
+    /// The port whose address the host has: ATM, IP or Ethernet.
+    pub of: usize,
+    /// Packets that may wait for the host.
+    pub packets_max: usize,
 }
 
 /// A port for Ethernet frames, with ARP, neighbour discovery and addresses that make themselves.

@@ -20,21 +20,27 @@ mod board;
 mod config;
 mod cut;
 mod edge;
+pub mod harm;
 mod host;
 mod merge;
 pub mod osi;
+pub mod pace;
 mod port;
+mod program;
 pub mod queues;
+pub mod recorder;
+mod view;
 mod wiring;
 
 pub use board::{Board, Input, Output};
 pub use config::{
-    AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, IpPortConfig, MemoryConfig, PortAddress,
-    PortConfig,
+    AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, HostPortConfig, IpPortConfig,
+    MemoryConfig, PortAddress, PortConfig,
 };
 pub use edge::{Completion, StreamId};
 pub use host::{Host, Refused};
 pub use kiban_stack::ip::TroubleKind;
 pub use kiban_stack::tcp::Reason;
 pub use kiban_stack::udp::SocketId;
+pub use program::Program;
 pub use wiring::rdma::{EfePortConfig, RdmaConfig, RdmaHost, RdmaSettings};

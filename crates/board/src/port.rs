@@ -3,7 +3,7 @@
 //! An ATM port holds the board's side of its circuits: encapsulation, InATMARP, loopback, segmentation, reassembly.
 //! Committed cells wait until the line fetches them. A packet port is a bounded queue, of packets or of Ethernet frames.
 
-use crate::config::{AtmPortConfig, EthernetPortConfig, IpPortConfig};
+use crate::config::{AtmPortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig};
 use crate::cut;
 use crate::merge::Merge;
 use alloc::boxed::Box;
@@ -34,6 +34,10 @@ kiban_ground::counters! {
         not_ip,
         /// Packets that found no memory.
         starved,
+        /// Packets that passed to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
+        passed,
+        /// Packets of the host's that no route leads on, or for many.
+        no_way,
     }
 }
 
@@ -90,6 +94,15 @@ impl Port {
         }
     }
 
+    /// Packets or frames that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        match self {
+            Port::Atm(atm) => atm.waiting(),
+            Port::Packets(port) => port.queue.len(),
+            Port::Vi(_) | Port::Efe => 0,
+        }
+    }
+
     /// A packet leaves for a neighbour.
     pub(crate) fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         match self {
@@ -97,6 +110,27 @@ impl Port {
             Port::Packets(port) => port.send(next, pdu, claim, cx),
             // No route leads there.
             Port::Vi(_) | Port::Efe => {}
+        }
+    }
+
+    /// A packet passes to the host, or comes from it.
+    pub(crate) fn pass(&mut self, next: Option<IpAddr>, pdu: Pdu, cx: &mut Context<'_>) {
+        if let Some(counters) = self.port_counters() {
+            match next {
+                Some(_) => counters.passed += 1,
+                None => counters.no_way += 1,
+            }
+        }
+        if let Some(next) = next {
+            self.send(next, pdu, Claim::Granted, cx);
+        }
+    }
+
+    fn port_counters(&mut self) -> Option<&mut PortCounters> {
+        match self {
+            Port::Atm(atm) => Some(&mut atm.counters),
+            Port::Packets(port) => Some(&mut port.counters),
+            Port::Vi(_) | Port::Efe => None,
         }
     }
 
@@ -216,6 +250,19 @@ impl AtmPort {
         self.segmentation.room(Circuit(circuit as u32)).saturating_sub(reserved)
     }
 
+    /// Frames that wait, on all circuits.
+    fn waiting(&self) -> usize {
+        let waits = |(circuit, end): (usize, &End)| {
+            end.frames_max.saturating_sub(self.segmentation.room(Circuit(circuit as u32)))
+        };
+        self.circuits.iter().enumerate().map(waits).sum()
+    }
+
+    /// Who is at the other end of each circuit, as far as it is known.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Option<IpAddr>> + '_ {
+        (0..self.circuits.len()).map(|circuit| self.inarp.peer(Circuit(circuit as u32)).map(IpAddr::V4))
+    }
+
     fn circuit_to(&self, next: IpAddr) -> Option<Circuit> {
         match next {
             IpAddr::V4(next) => self.inarp.circuit_of(next),
@@ -333,6 +380,8 @@ pub(crate) struct PacketPort {
     cuts: bool,
     pub(crate) merges: bool,
     pub(crate) believe_sums: bool,
+    /// Whether the link takes nothing now.
+    pub(crate) held: bool,
     queue: VecDeque<Pdu>,
     pub(crate) merge: Merge,
     pub(crate) link: Option<Box<Link>>,
@@ -352,12 +401,29 @@ impl PacketPort {
             cuts,
             merges,
             believe_sums,
+            held: false,
             queue: VecDeque::with_capacity(packets_max),
             merge: Merge::default(),
             link: None,
             mtu6_bytes: mtu_bytes,
             counters: PortCounters::default(),
         }
+    }
+
+    /// The host's side of another port.
+    pub(crate) fn host(config: &HostPortConfig, mtu_bytes: usize) -> PacketPort {
+        let (address, prefix) = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
+        let packets_max = config.packets_max;
+        let whole = IpPortConfig {
+            address,
+            prefix,
+            mtu_bytes,
+            packets_max,
+            cuts: false,
+            merges: false,
+            believe_sums: true,
+        };
+        PacketPort::ip(&whole)
     }
 
     pub(crate) fn ethernet(config: &EthernetPortConfig, chance: &mut Chance) -> PacketPort {
@@ -367,6 +433,7 @@ impl PacketPort {
             cuts,
             merges,
             believe_sums,
+            held: false,
             queue: VecDeque::with_capacity(packets_max),
             merge: Merge::default(),
             mtu6_bytes: config.link.mtu_bytes,

@@ -1,6 +1,7 @@
 //! The program `kiban`: one door to the boards, one file per verb.
 #![forbid(unsafe_code)]
 
+mod board;
 mod completions;
 mod ftam;
 mod lab;
@@ -11,7 +12,9 @@ mod osi;
 mod rdma;
 mod reproduce;
 mod talk;
+mod top;
 mod tour;
+mod up;
 mod verbs;
 mod vi;
 mod way;
@@ -23,7 +26,8 @@ use std::process::ExitCode;
 /// Communications boards in software.
 ///
 /// A communications board runs whole protocol stacks beside the host, in its own packet memory, and offers the host
-/// queues. kiban is such boards as programs, in virtual time and, for the VI Architecture, RDMA and OSI, in real time.
+/// queues. kiban is such boards as programs, in virtual time and in real time: as a service of this host (`kiban up`), and for the VI
+/// Architecture, RDMA and OSI.
 #[derive(Parser)]
 #[command(name = "kiban", version, arg_required_else_help = true, max_term_width = 100)]
 struct Kiban {
@@ -34,6 +38,12 @@ struct Kiban {
 #[derive(Subcommand)]
 enum Verb {
     Tour(tour::Tour),
+    Up(up::Up),
+    Status(board::Show),
+    Reload(board::Reload),
+    Down(board::Down),
+    Capture(board::Capture),
+    Top(top::Top),
     Talk(talk::Talk),
     Vi(vi::Vi),
     Rdma(rdma::Rdma),
@@ -50,6 +60,12 @@ enum Verb {
 fn main() -> ExitCode {
     let outcome = match Kiban::parse().verb {
         Verb::Tour(tour) => tour.run(),
+        Verb::Up(up) => up.run(),
+        Verb::Status(show) => show.run(),
+        Verb::Reload(reload) => reload.run(),
+        Verb::Down(down) => down.run(),
+        Verb::Capture(capture) => capture.run(),
+        Verb::Top(top) => top.run(),
         Verb::Talk(talk) => talk.run(),
         Verb::Vi(vi) => vi.run(),
         Verb::Rdma(rdma) => rdma.run(),

@@ -294,6 +294,25 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
         let text = fs::read_to_string(place.join("out/report").join(file));
         assert!(!text.expect("it was written").is_empty(), "{file}");
     }
+    let page = fs::read_to_string(place.join("out/report.html")).expect("it was written");
+    assert_eq!((page.matches("<figure ").count(), page.matches("class=\"cell v ").count()), (2, 2 * 4));
+    assert!(page.contains("4 of 4 trials have a record"), "{page}");
+    let turned =
+        good(&["report", &out, "--axes", "buffer_bytes,message_bytes", "--html", &text(&place.join("p"))]);
+    assert!(
+        turned.contains("message_bytes down, buffer_bytes across") && place.join("p").exists(),
+        "{turned}"
+    );
+    for (axes, expected) in [
+        ("mesage_bytes,buffer_bytes", "did you mean 'message_bytes'?"),
+        ("profile,buffer_bytes", "no numbers of 'profile' vary in this run"),
+        ("buffer_bytes,buffer_bytes", "not both"),
+        ("buffer_bytes", "--axes ACROSS,DOWN"),
+    ] {
+        let output = kiban(&["report", &out, "--axes", axes]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{axes}: {output:?}");
+    }
     // Another folder takes all of it from the cache.
     let outcome =
         json(&good(&["run", &plan, "--out", &text(&place.join("two")), "--cache", &cache, "--json"]));

@@ -5,127 +5,26 @@
 //! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, made and removed here. Without the right
 //!           to make it (CAP_SYS_ADMIN, CAP_NET_ADMIN) those stories are skipped.
 
+mod two_hosts;
+
 use kiban_real::Clock;
 use kiban_real::measure::pause::pace;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+use two_hosts::{FAR, Folder, Network, Server, TOKEN, kiban};
 
-const TOKEN: &str = "a token of these stories alone";
-
-/// A folder that is removed at the end, with the token in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("kiban-lab-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("there is room for some files");
-        std::fs::write(folder.join("token"), TOKEN).expect("there is room for some files");
-        Folder(folder)
+/// Two hosts with a token bucket of 135 Mbit/s in each direction.
+fn network(letter: char, mtu: u32) -> Option<Network> {
+    let network = Network::new(letter, mtu)?;
+    if ![&network.near, &network.far].into_iter().all(|side| Network::bucket(side, "135mbit")) {
+        println!("without a token bucket: this kernel has no tbf; the wire is as fast as memory");
     }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
+    Some(network)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Two namespaces and a wire between them.
-struct Network {
-    near: String,
-    far: String,
-}
-
-const FAR: &str = "10.77.31.2";
-
-impl Network {
-    /// None without the right to make one.
-    fn new(letter: char, mtu: u32) -> Option<Network> {
-        let name = |side| format!("kiban-{}-{letter}{side}", std::process::id());
-        let network = Network { near: name('n'), far: name('f') };
-        if !ip(&["netns", "add", &network.near]) {
-            println!("skipped: network namespaces need CAP_SYS_ADMIN and iproute2");
-            return None;
-        }
-        let (near, far) = (network.near.as_str(), network.far.as_str());
-        let made = ip(&["netns", "add", far])
-            && ip(&["-n", near, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", far])
-            && [(near, "10.77.31.1/24"), (far, "10.77.31.2/24")].iter().all(|(side, address)| {
-                ip(&["-n", side, "address", "add", address, "dev", "wire"])
-                    && ip(&["-n", side, "link", "set", "wire", "mtu", &mtu.to_string(), "up"])
-                    && ip(&["-n", side, "link", "set", "lo", "up"])
-            });
-        assert!(made, "who may make a namespace may make a wire in it");
-        for side in [near, far] {
-            let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", "135mbit", "burst", "32kb"];
-            let shaped = run(Command::new("tc").args(["-n", side]).args(bucket).args(["latency", "50ms"]));
-            if !shaped {
-                println!("without a token bucket: this kernel has no tbf; the wire is as fast as memory");
-            }
-        }
-        Some(network)
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        ip(&["netns", "delete", &self.near]);
-        ip(&["netns", "delete", &self.far]);
-    }
-}
-
-fn run(command: &mut Command) -> bool {
-    command.stdin(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-}
-
-fn ip(arguments: &[&str]) -> bool {
-    run(Command::new("ip").args(arguments))
-}
-
-fn kiban(namespace: Option<&str>) -> Command {
-    let program = env!("CARGO_BIN_EXE_kiban");
-    let Some(namespace) = namespace else { return Command::new(program) };
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", namespace, program]);
-    command
-}
-
-/// `kiban lab serve` in a process of its own.
-struct Server {
-    child: Child,
-    at: String,
-}
-
-impl Server {
-    fn start(namespace: Option<&str>, folder: &Folder, listen: &str, more: &[&str]) -> Server {
-        let mut command = kiban(namespace);
-        command.args(["lab", "serve", "--quiet", "--listen", listen, "--token-file", &folder.path("token")]);
-        let mut child = command.args(more).stderr(Stdio::piped()).spawn().expect("the program was built");
-        let mut line = String::new();
-        let mut told = BufReader::new(child.stderr.take().expect("piped"));
-        told.read_line(&mut line).expect("it says where it listens");
-        let at = line.split(" at ").nth(1).and_then(|rest| rest.split(';').next());
-        let at = at.unwrap_or_else(|| panic!("{line}")).to_owned();
-        Server { child, at }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A verb of `kiban lab`.
+/// A verb of `kiban lab` that needs a token.
 fn lab(namespace: Option<&str>, folder: &Folder, arguments: &[&str]) -> Output {
     let mut command = kiban(namespace);
     command.arg("lab").args(arguments).args(["--token-file", &folder.path("token")]);
@@ -197,11 +96,39 @@ fn the_region_is_found(
     }
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
+
+    // What reads runs reads this one, without a session.
+    let page = Path::new(&out).join("page.html");
+    let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
+    let output = reader(&["report", &out], &axes);
+    assert!(output.status.success(), "{output:?}");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        shown.contains("transactions_per_second, 1/s, buffer_bytes down, message_bytes across"),
+        "{shown}"
+    );
+    let page = std::fs::read_to_string(page).expect("it was written");
+    // Of each metric a map; in each the cause where the pointer is.
+    let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
+    let maps = page.matches("<figure ").count();
+    assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());
+    assert!(page.contains("Why cells are slow") && page.contains("set TCP_NODELAY on the side that writes"));
+    let proved = advice.iter().filter(|proof| proof["removed"] == true).count();
+    assert_eq!(page.matches(">PROVED</span>").count(), proved);
+    let summary = json(&reader(&["summary", &out, "--json"], &[]));
+    assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
+}
+
+/// A verb that reads a folder, and needs no token.
+fn reader(verb: &[&str], more: &[&str]) -> Output {
+    let mut command = kiban(None);
+    command.arg("lab").args(verb).args(more).env_remove("KIBAN_LAB_TOKEN");
+    command.output().expect("the program was built")
 }
 
 #[test]
 fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
-    let Some(network) = Network::new('l', 9180) else { return };
+    let Some(network) = network('l', 9180) else { return };
     let folder = Folder::new("long");
     let slow = [
         (2000, 500),
@@ -242,7 +169,7 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
 
 #[test]
 fn with_usual_packets_the_slow_region_is_found_explained_and_removed() {
-    let Some(network) = Network::new('u', 1500) else { return };
+    let Some(network) = network('u', 1500) else { return };
     let folder = Folder::new("usual");
     let slow = [(4000, 100), (4000, 1000), (12_000, 100), (12_000, 1000)];
     the_region_is_found(&network, &folder, "100,1000,1600,4000", "4000,12000", &slow);
@@ -270,6 +197,10 @@ fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
         assert!(clock.now().as_secs_f64() < 60.0, "points are kept as they are measured");
         pace(Duration::from_millis(5));
     }
+    // It is watched from outside meanwhile.
+    let seen = json(&reader(&["live", &out, "--json"], &[]));
+    assert_eq!((&seen["question"], &seen["trials"]), (&"network".into(), &8.into()));
+    assert!(seen["done"].as_u64() >= Some(2), "{seen}");
     drop(server);
     let output = sweep.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -278,6 +209,10 @@ fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
     assert!((2..8).contains(&kept), "{kept}");
     let why = report["ended_early"].as_str().expect("it says why");
     assert!(why.contains(&format!("{kept} points are kept")), "{why}");
+    let output = reader(&["report", &out], &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = format!("{kept} of 8 trials have a record: the run is not whole");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&told), "{output:?}");
 
     let _server = Server::start(None, &folder, &at, &[]);
     let output = kiban(None).arg("lab").args(arguments(&at)).output().expect("the program was built");
@@ -285,6 +220,103 @@ fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
     let report = json(&output);
     assert_eq!(report["resumed"].as_u64(), Some(kept as u64), "{report:#}");
     assert_eq!((lines(), &report["ended_early"]), (8, &Value::Null));
+    for verb in [["report", &out], ["summary", &out], ["live", &out]] {
+        let output = reader(&verb, &[]);
+        assert!(output.status.success(), "{verb:?} {output:?}");
+    }
+    let page = std::fs::read_to_string(Path::new(&out).join("report.html")).expect("it was written");
+    assert!(page.contains("8 of 8 trials have a record"));
+}
+
+/// A short sweep of loopback, into a folder.
+fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
+    let list = ["sweep", &server.at, "--messages", "100..800/100", "--buffers", "0", "--nagle", "off"];
+    lab(None, folder, &[&list[..], &["--out", out], more, &UNGUARDED, &["0.02"]].concat())
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_named_and_its_point_measured_again() {
+    let folder = Folder::new("cut");
+    let out = folder.path("records");
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    assert!(short(&server, &folder, &out, &[]).status.success());
+    let path = Path::new(&out).join("records.jsonl");
+    let text = std::fs::read(&path).expect("there are records");
+    std::fs::write(&path, &text[..text.len() - 100]).expect("it can be cut");
+    let output = short(&server, &folder, &out, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("skipped: line 8: it is cut off"), "{output:?}");
+    let report = json(&output);
+    assert_eq!((&report["resumed"], &report["broken"][0]), (&7.into(), &"line 8: it is cut off".into()));
+    // Seven, the broken one, and the one that was made for it.
+    assert_eq!(std::fs::read_to_string(&path).expect("there are records").lines().count(), 9);
+}
+
+#[test]
+fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do() {
+    let folder = Folder::new("former");
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    let former = folder.path("former");
+    std::fs::create_dir(&former).expect("there is room");
+    std::fs::write(Path::new(&former).join("records.jsonl"), "{\"key\":\"0\"}\n").expect("there is room");
+    let says = |output: &Output, words: &[&str]| {
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
+    };
+    let words = ["no run.json", "as sweeps of earlier versions left them", "another folder (--out)"];
+    says(&short(&server, &folder, &former, &[]), &words);
+    for verb in ["live", "summary", "report"] {
+        says(&reader(&[verb, &former], &[]), &words);
+    }
+    let out = folder.path("records");
+    assert!(short(&server, &folder, &out, &[]).status.success());
+    let other = short(&server, &folder, &out, &["--mss", "1000"]);
+    says(&other, &["is of another plan: the parameter mss_bytes differs", "(--out)"]);
+    assert!(!String::from_utf8_lossy(&other.stderr).contains("--cache"), "nothing of real time is shared");
+    // A plan alone cannot ask: it takes a session.
+    let plan = folder.path("plan.toml");
+    std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
+        .expect("there is room");
+    says(&reader(&["run", &plan], &[]), &["network is asked by 'kiban lab sweep HOST'"]);
+}
+
+/// In a mount namespace with a file system of 16 KiB.
+#[test]
+fn a_full_disk_is_told_and_what_was_measured_stays() {
+    let folder = Folder::new("full");
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    let (small, kept) = (folder.path("small"), folder.path("kept"));
+    std::fs::create_dir(&small).expect("there is room");
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", &small, &kept]);
+        command.args([env!("CARGO_BIN_EXE_kiban"), &server.at, &folder.path("token")]);
+        command.output().expect("util-linux is there")
+    };
+    if !unshare("mount -t tmpfs none \"$1\"").status.success() {
+        println!("skipped: no file system can be mounted in a namespace here");
+        return;
+    }
+    let output = unshare(
+        r#"
+        set -eu
+        mount -t tmpfs -o size=16k none "$1"
+        status=0
+        "$3" lab sweep "$4" --messages 100..800/100 --buffers 0 --nagle off --out "$1/out" --token-file "$5" \
+            --json --quiet --foreign-cores 100 --seconds 0.02 || status=$?
+        echo "status $status"
+        cp -r "$1/out" "$2"
+    "#,
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("status 1"), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("the disk is full. What was recorded stays; make room"), "{told}");
+    let records = std::fs::read_to_string(Path::new(&kept).join("records.jsonl")).expect("there are some");
+    let count = records.lines().count();
+    assert!((1..8).contains(&count) && records.ends_with('\n'), "{count}");
+    let report = json(&short(&server, &folder, &kept, &[]));
+    assert_eq!((report["resumed"].as_u64(), &report["broken"]), (Some(count as u64), &serde_json::json!([])));
 }
 
 #[test]

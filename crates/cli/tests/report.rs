@@ -101,26 +101,26 @@ fn there(names: &[&str]) -> Option<String> {
     names.iter().find(works).map(|name| (*name).to_owned())
 }
 
-#[test]
-fn a_browser_finds_everything_and_asks_nobody() {
+/// What a browser says of a page; none without a browser. `name` is that of a folder for its pictures.
+fn browsed(page: &Path, name: &str) -> Option<Value> {
     let (Some(node), Some(chromium)) =
         (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
     else {
         println!("skipped: no node or no chromium to open the page with");
-        return;
+        return None;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report/browse.mjs");
-    let folder = made().folder.join("browser");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the folder can be made");
-    let output = Command::new(node)
-        .arg(script)
-        .arg(chromium)
-        .args([&made().page, &folder])
-        .output()
-        .expect("node starts");
+    let output =
+        Command::new(node).arg(script).arg(chromium).args([page, &folder]).output().expect("node starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
+}
 
+/// What holds for every page.
+fn is_sound(found: &Value) {
     let requests = found["requests"].as_array().expect("requests");
     let outside =
         |url: &&Value| !url.as_str().is_some_and(|url| url.starts_with("file:") || url.starts_with("data:"));
@@ -128,7 +128,6 @@ fn a_browser_finds_everything_and_asks_nobody() {
     assert_eq!(found["complaints"], serde_json::json!([]));
 
     let hovers = found["hover"].as_array().expect("hovers");
-    assert_eq!(hovers.len(), 3, "{hovers:?}");
     for hover in hovers {
         let says = hover["says"].as_str().unwrap_or_default();
         assert!(says.contains('\n') && says.chars().any(|one| one.is_ascii_digit()), "{hover}");
@@ -160,5 +159,33 @@ fn a_browser_finds_everything_and_asks_nobody() {
         assert!(found[contrast]["ratio"].as_f64().is_some_and(|ratio| ratio >= 4.5), "{}", found[contrast]);
     }
     assert_eq!(found["overflow"], 0, "the page scrolls sideways on a narrow screen");
+}
+
+#[test]
+fn a_browser_finds_everything_and_asks_nobody() {
+    let Some(found) = browsed(&made().page, "report-browser") else { return };
+    is_sound(&found);
+    // Curves, maps and bars.
+    assert_eq!(found["hover"].as_array().map(Vec::len), Some(3), "{}", found["hover"]);
     assert!(found["plain"].as_u64().is_some_and(|places| places > 100), "{}", found["plain"]);
+}
+
+/// `kiban lab report` writes such a page of a run.
+#[test]
+fn a_browser_opens_the_page_of_a_run() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("run-page");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let plan = "question = \"wide-area-atm\"\n[parameters]\nmilliseconds = 100\nmessage_bytes = [500, 3000, 6000]\n\
+                buffer_bytes = [2000, 8000, 16000]\nprofile = [\"solaris23\", \"modern\"]\n";
+    std::fs::write(folder.join("plan.toml"), plan).expect("it can be written");
+    for arguments in [["lab", "run", "plan.toml"], ["lab", "report", "plan.lab"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
+        let output = command.args(arguments).current_dir(&folder).output().expect("the program starts");
+        assert!(output.status.success(), "{output:?}");
+    }
+    let Some(found) = browsed(&folder.join("plan.lab/report.html"), "run-page-browser") else { return };
+    is_sound(&found);
+    // Two metrics of two profiles, nine cells each.
+    assert_eq!((&found["svgs"], &found["plain"]), (&4.into(), &36.into()));
 }

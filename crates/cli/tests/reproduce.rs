@@ -67,7 +67,25 @@ fn maps_are_rows_cells_and_pictures() {
         assert_eq!(text.matches("<rect").count(), 117, "{name}");
     }
     let output = kiban(&["reproduce", "wide-area-atm", "--quick", "--csv"]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1 + 2 * 117);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let tables: Vec<(&str, Vec<&str>)> = text
+        .split("# ")
+        .skip(1)
+        .filter_map(|table| table.split_once('\n').map(|(name, rest)| (name, rest.lines().collect())))
+        .collect();
+    assert_eq!((tables[0].0, tables[0].1.len()), ("maps", 1 + 2 * 117));
+    // A minute of the lecture in samples of two seconds, each way: four kinds of flow and their sum.
+    for (name, curves) in [("traffic-to-musashino", ["mpeg2", "sum"]), ("traffic-to-waseda", ["jpeg", "sum"])]
+    {
+        let (_, lines) = tables.iter().find(|(other, _)| *other == name).expect("the series is a table");
+        assert_eq!(lines[0], "curve,seconds,Mbit/s");
+        for curve in curves {
+            let points = lines.iter().filter(|line| line.starts_with(&format!("{curve},"))).count();
+            assert_eq!(points, 30, "{name} {curve}: {lines:?}");
+        }
+    }
+    let figures = made["figures"].as_array().expect("figures").len();
+    assert_eq!(tables.len(), 1 + figures);
 }
 
 #[test]

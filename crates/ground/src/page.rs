@@ -158,9 +158,9 @@ impl Page {
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr(), self.filled as usize) }
     }
 
-    /// The bytes that nobody has written yet.
+    /// The bytes that nobody has written yet: where a link lets the system write what arrives ([`Page::land`]).
     #[inline]
-    fn unwritten(&mut self) -> &mut [u8] {
+    pub fn unwritten(&mut self) -> &mut [u8] {
         // SAFETY: bytes behind `filled` are in no slice, and `&mut self` is the only writer.
         unsafe { core::slice::from_raw_parts_mut(self.bytes.as_ptr().add(self.filled as usize), self.room()) }
     }
@@ -180,6 +180,19 @@ impl Page {
         let from = self.filled();
         let (count, sum) = self.fill(source);
         (count > 0).then(|| self.slice(from, count, sum))
+    }
+
+    /// The slice of the next `count` bytes, which have been written into [`Page::unwritten`]. Its sum is not known:
+    /// whoever needs it reads the bytes ([`Slice::sum_again`]), or the PDU is noted as verified.
+    ///
+    /// # Panics
+    /// When the page has less room.
+    #[inline]
+    pub fn land(&mut self, count: usize) -> Slice {
+        assert!(count <= self.room(), "no more lands than there is room for");
+        let from = self.filled();
+        self.filled += count as u32;
+        self.slice(from, count, Sum::ZERO)
     }
 
     /// A slice of bytes written before, whose sum the caller formed while it wrote them.

@@ -33,6 +33,7 @@ pub mod limits;
 pub mod load;
 pub mod messages;
 pub mod mix;
+pub mod nearest;
 pub mod net;
 pub mod rdma;
 pub mod report;

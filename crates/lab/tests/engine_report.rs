@@ -54,7 +54,7 @@ fn two_numbers_that_vary_make_a_map_of_each_metric() {
     assert_eq!(names, ["sum", "half"], "the question's first metric comes first");
     let picture = &report.figures.pictures[0];
     assert_eq!(picture.title, "toy: sum, Mbit/s, across down, down across");
-    assert_eq!(picture.svg.matches("<rect").count(), 6);
+    assert_eq!(picture.svg().matches("<rect").count(), 6);
     // 1 + 0.5 + 3.5 / 3 is dark, 10 + 100 + 3.5 / 3 is light.
     assert!(picture.text.contains(" 1  ·  2.7  █102.2\n"), "{}", picture.text);
     assert!(picture.text.contains("10  · 11.7  █111.2\n"), "{}", picture.text);
@@ -80,8 +80,11 @@ fn one_number_that_varies_makes_curves() {
     let report = report(dir.path());
     let picture = &report.figures.pictures[0];
     assert_eq!((picture.title.as_str(), report.figures.pictures.len()), ("toy: sum, Mbit/s by across", 2));
-    assert_eq!(picture.svg.matches("<polyline").count(), 2);
-    assert!(picture.svg.contains(">word=b</text>") && picture.svg.contains(">100</text>"), "decades across");
+    assert_eq!(picture.svg().matches("<polyline").count(), 2);
+    assert!(
+        picture.svg().contains(">word=b</text>") && picture.svg().contains(">100</text>"),
+        "decades across"
+    );
     assert!(picture.text.contains("  400   401.7   401.7"), "{}", picture.text);
 }
 

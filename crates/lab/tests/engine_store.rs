@@ -72,6 +72,25 @@ fn a_broken_line_is_named_and_its_trial_made_again() {
 }
 
 #[test]
+fn garbage_is_counted_not_repeated_and_a_device_is_no_file() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    let path = dir.path().join("records.jsonl");
+    let text = fs::read_to_string(&path).expect("there are records") + &"x\n".repeat(50_000);
+    fs::write(&path, text).expect("it can be broken");
+    let manifest = toy.manifest(PLAN, Shard::ALL);
+    let records = Records::read(dir.path(), &manifest).expect("it can be read");
+    assert_eq!((records.lines.len(), records.broken.len()), (10, 10));
+    assert!(records.broken[9].why.ends_with("and 49990 more lines after it"), "{:?}", records.broken[9]);
+    // One that never ends.
+    fs::remove_file(&path).expect("ours");
+    std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
+    let error = Records::read(dir.path(), &manifest).expect_err("no file");
+    assert!(error.to_string().contains("is no file: remove it"), "{error}");
+}
+
+#[test]
 fn a_record_of_another_plan_does_not_count() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);

@@ -3,12 +3,15 @@
 mod engine_common;
 
 use engine_common::Toy;
-use kiban_lab::engine::sweep::sweep_with;
+use kiban_ground::Instant;
+use kiban_lab::engine::sweep::{Lent, Patience, sweep_with};
 use kiban_lab::engine::{Options, Outcome, Record, Shard, Time, sweep};
 use kiban_lab::load::{Meter, Reading};
+use kiban_real::Clock;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 use tempfile::tempdir;
 
 const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [1, 2, 3]";
@@ -51,7 +54,8 @@ fn records(dir: &Path) -> Vec<Record> {
 fn guarded(toy: &Toy, dir: &Path, plan: &str, cores: &[f64], redos_max: u32) -> Outcome {
     let run = toy.open(dir, plan, Shard::ALL);
     let options = Options { redos_max, ..Options::default() };
-    sweep_with(toy, &run, None, &options, &mut Script::new(cores), &|_| {}).expect("it can be written")
+    let lent = Lent { meter: &mut Script::new(cores), patience: &mut Clock::new() };
+    sweep_with(toy, &run, None, &options, lent, &|_| {}).expect("it can be written")
 }
 
 #[test]
@@ -100,6 +104,54 @@ fn what_is_lost_is_tried_again_and_then_left_to_the_next_run() {
     assert_eq!((outcome.found, outcome.made, outcome.failed), (2, 1, 0));
 }
 
+/// A clock on which nothing happens but pauses.
+struct Pauses(Instant);
+
+impl Patience for Pauses {
+    fn now(&self) -> Instant {
+        self.0
+    }
+
+    fn pause(&mut self, length: Duration) {
+        self.0 += length;
+    }
+}
+
+#[test]
+fn a_lost_peer_is_called_for_a_while_and_then_the_sweep_ends_early_and_goes_on_later() {
+    let dir = tempdir().expect("a folder");
+    let patient = |toy: &Toy, seconds| {
+        let run = toy.open(dir.path(), PLAN, Shard::ALL);
+        let patience = Some(Duration::from_secs(seconds));
+        let options = Options { redos_max: 0, patience, ..Options::default() };
+        let lent = Lent { meter: &mut Script::new(&[]), patience: &mut Pauses(Instant::ZERO) };
+        let told = Mutex::new(Vec::new());
+        let outcome = sweep_with(toy, &run, None, &options, lent, &|progress| {
+            let next = progress.now.and_then(|trial| trial.point.count("across"));
+            told.lock().expect("no test panics in between").push((progress.outcome.done(), next));
+        });
+        (outcome.expect("it can be written"), told.into_inner().expect("no test panics in between"))
+    };
+    // At twice a second, a peer that was lost is back at the fifth call: all is well.
+    let toy = Toy { lost: Mutex::new(4), ..Toy::new(Time::Real) };
+    toy.lose_after(1);
+    let (outcome, told) = patient(&toy, 2);
+    assert_eq!((outcome.made, outcome.redone, outcome.failed, &outcome.ended_early), (3, 4, 0, &None));
+    assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(3)), (3, None)]);
+
+    // At the sixth it would be too late: what there is stays, and nothing else is tried.
+    std::fs::remove_file(dir.path().join("records.jsonl")).expect("it is there");
+    let toy = Toy { lost: Mutex::new(99), ..Toy::new(Time::Real) };
+    toy.lose_after(1);
+    let (outcome, told) = patient(&toy, 2);
+    assert_eq!((outcome.made, outcome.failed, toy.asked()), (1, 0, 1 + 5));
+    assert_eq!(outcome.ended_early.as_deref(), Some("the peer has gone"));
+    assert_eq!(told.last(), Some(&(1, None)));
+    assert!(!outcome.is_whole());
+    let (outcome, _) = patient(&Toy::new(Time::Real), 2);
+    assert_eq!((outcome.found, outcome.made, outcome.is_whole()), (1, 2, true));
+}
+
 #[test]
 fn repetitions_in_real_time_are_trials_of_their_own() {
     let dir = tempdir().expect("a folder");
@@ -138,7 +190,8 @@ fn the_number_of_workers_changes_nothing_but_the_order() {
         let run = toy.open(dir.path(), plan, Shard::ALL);
         let seen = Mutex::new(0);
         let options = Options { workers: Some(workers), ..Options::default() };
-        let outcome = sweep(&toy, &run, None, &options, &|outcome| {
+        let outcome = sweep(&toy, &run, None, &options, &|progress| {
+            let outcome = progress.outcome;
             let mut seen = seen.lock().expect("no test panics in between");
             assert_eq!(outcome.made, *seen + 1, "progress is told one by one");
             *seen = outcome.made;

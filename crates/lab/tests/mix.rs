@@ -125,6 +125,43 @@ fn stamps_tell_the_clock_of_a_constant_rate_and_blocks_are_kept() {
     assert_eq!(outcome.flows.iter().map(|flow| flow.cells_lost + flow.sequence_losses).sum::<u64>(), 0);
 }
 
+/// Stamps have the network's clock, and the level of a buffer has none: both find the source's, and the buffer moves by what
+/// that takes.
+#[test]
+fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
+    let text = |ppm: f64| {
+        format!(
+            "seconds = 20\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 20\n\
+             [[flow]]\nname = \"e1\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 2.048\nstamps = true\nclock_ppm = {ppm}\n\
+             [[flow]]\nname = \"m\"\nkind = \"mpeg2\"\nfrom = \"a\"\nto = \"b\"\nfec = \"long\"\nclock_ppm = {ppm}\n"
+        )
+    };
+    for ppm in [-80.0, 0.0, 50.0] {
+        let outcome = outcome(&Plan::read(&text(ppm)).expect("a good plan"));
+        let stamps = outcome.flows[0].clock_ppm.expect("stamps came");
+        assert!((stamps - ppm).abs() < 1.0, "{ppm}: {stamps}");
+        for flow in &outcome.flows {
+            let level = flow.recovered_ppm.expect("there was time to settle");
+            assert!((level - ppm).abs() < 3.0, "{ppm} {}: {level}", flow.name);
+            // The rule settles in a second: before it has the rate, it is ahead by less than |ppm| microseconds.
+            assert!(flow.buffer_below_ms + flow.buffer_above_ms < ppm.abs() * 1e-3 + 0.05, "{flow:?}");
+            assert_eq!(flow.slips, 0);
+        }
+    }
+}
+
+#[test]
+fn a_flow_of_tcp_tells_how_evenly_its_blocks_came() {
+    let lecture = Lecture { bulk: 1, policed_mbps: 40.0, ..Lecture::PAPER };
+    let outcome = outcome(&short(lecture).plan());
+    let bulk = outcome.flow("bulk").expect("the lecture has it");
+    let (Some(p50), Some(p99)) = (bulk.variation_us_p50, bulk.variation_us_p99) else { panic!("{bulk:?}") };
+    assert!(p50 <= p99 && p99 > 0.0, "{p50} {p99}");
+    // A window of 256 KiB is four blocks, and the path's round trip 2.1 ms: a block waits for no longer than some of these.
+    assert!(p99 < 100_000.0, "{p99}");
+    assert!(bulk.samples.iter().any(|sample| sample.variation_us_p50.is_some()));
+}
+
 #[test]
 fn tcp_takes_what_is_left_when_it_is_shaped_and_starves_when_it_is_not() {
     let goodput = |shaping| {

@@ -1,17 +1,15 @@
 //! A server of measurements and its clients, on loopback: who may, how much, and what comes out.
 
-use kiban_lab::engine::{Failure, Question};
+use kiban_lab::engine::{Failure, Question, questions};
 use kiban_lab::net::admission::{Token, network};
 use kiban_lab::net::cause::{Cause, explain};
 use kiban_lab::net::evidence::{Evidence, Pattern};
 use kiban_lab::net::protocol::Work;
 use kiban_lab::net::setup::Setup;
-use kiban_lab::net::stream::Stream;
-use kiban_lab::net::transactions::Transactions;
-use kiban_lab::net::{Client, Limits, Server, Session};
+use kiban_lab::net::{Client, Limits, Network, Server, Session};
 use kiban_real::measure::Settings;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -141,13 +139,37 @@ fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
+fn data_connections_have_ports_of_the_range_and_wait_for_one_another() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("loopback").port();
+    let server = Running::start(Limits { data_ports: port..=port, ..Limits::default() }, "127.0.0.0/8");
+    let (mut one, mut other) = (server.client().expect("allowed"), server.client().expect("allowed"));
+    let begin = |client: &mut Client| {
+        let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
+        client.begin(&Settings::default(), work, Duration::from_secs(1))
+    };
+    // One after the other they all have it, at once only one.
+    for _ in 0..3 {
+        let data = begin(&mut one).expect("the port is free");
+        assert_eq!(data.stream.peer_addr().expect("connected").port(), port);
+        match begin(&mut other).err() {
+            Some(Failure::Lost(why)) => assert!(why.contains("--data-ports"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        drop(data);
+        assert_eq!(one.end().expect("an outcome").bytes, 0);
+        drop(begin(&mut other).expect("the port is free again"));
+        assert_eq!(other.end().expect("an outcome").bytes, 0);
+    }
+}
+
+#[test]
 fn a_session_sends_no_more_than_the_rate() {
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let setup = Setup { seconds: 1.0, ..setup(Pattern::Stream, 10_000) };
-    let metrics = Stream(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
+    let metrics = Network::with(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
-    assert!(evidence.server.rate_limited);
+    assert!(evidence.receiver.rate_limited);
     // 8 Mbit/s, a quarter of a second's worth at once, and what one read brings.
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
     assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
@@ -156,28 +178,59 @@ fn a_session_sends_no_more_than_the_rate() {
 #[test]
 fn trials_bring_figures_and_the_evidence_of_both_ends() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
-    let session = server.session();
-    let exchanges = Transactions(Arc::clone(&session));
+    let network = Network::with(server.session());
     let metrics =
-        exchanges.trial(&setup(Pattern::WriteWriteRead, 1000).point("127.0.0.1"), 0).expect("measured");
+        network.trial(&setup(Pattern::WriteWriteRead, 1000).point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
     let seen = evidence.exchanges.as_ref().expect("exchanges");
-    assert_eq!(evidence.server.bytes, (seen.count + seen.warm_up) * 1000);
+    assert_eq!(evidence.receiver.bytes, (seen.count + seen.warm_up) * 1000);
     assert!(metrics.figures["transactions_per_second"] > 10.0, "{:?}", metrics.figures);
-    assert_eq!((evidence.given.send_bytes, evidence.server.given.receive_bytes), (400_000, 400_000));
-    assert!(evidence.info.snd_mss > 500 && evidence.round_trip_us > 0.0);
+    assert_eq!((evidence.given.send_bytes, evidence.receiver.given.receive_bytes), (400_000, 400_000));
+    assert!(evidence.info.snd_mss > 500 && evidence.path.round_trip_us > 0.0);
 
-    let stream = Stream(session);
-    let metrics = stream.trial(&setup(Pattern::Stream, 50_000).point("127.0.0.1"), 0).expect("measured");
+    let metrics = network.trial(&setup(Pattern::Stream, 50_000).point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
-    assert!(evidence.server.bytes > 100_000 && evidence.server.bytes.is_multiple_of(50_000), "{evidence:?}");
+    assert!(
+        evidence.receiver.bytes > 100_000 && evidence.receiver.bytes.is_multiple_of(50_000),
+        "{evidence:?}"
+    );
     assert!(metrics.figures["mbps"] > 1.0);
 
-    for question in [&exchanges as &dyn Question, &stream] {
-        let names: Vec<_> = question.parameters().iter().map(|parameter| parameter.name).collect();
-        let point = setup(Pattern::Stream, 1).point("h");
-        assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
-    }
+    let names: Vec<_> = network.parameters().iter().map(|parameter| parameter.name).collect();
+    let point = setup(Pattern::Stream, 1).point("h");
+    assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
+    // The registry has its description, which can be read and not asked.
+    let described = questions::find("network").expect("it is in the registry");
+    assert_eq!(described.metrics(), network.metrics());
+    assert_eq!(described.judge(&point), Ok(()));
+    let refused = described.trial(&point, 1).expect_err("there is no session");
+    assert!(refused.to_string().contains("kiban lab sweep HOST"), "{refused}");
+}
+
+#[test]
+fn a_stream_comes_back_with_the_evidence_of_its_sender() {
+    let server = Running::start(Limits::default(), "127.0.0.0/8");
+    let back = setup(Pattern::StreamBack, 50_000);
+    let metrics = Network::with(server.session()).trial(&back.point("127.0.0.1"), 0).expect("measured");
+    let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
+    assert!(
+        evidence.receiver.bytes > 100_000 && evidence.receiver.bytes.is_multiple_of(50_000),
+        "{evidence:?}"
+    );
+    assert!(metrics.figures["mbps"] > 1.0 && metrics.figures["sent_again"] >= 0.0);
+    // The sender is the server: it has sent as many segments as that takes, and the client has none with data.
+    let most = u64::from(evidence.info.snd_mss).max(1) * 64;
+    assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
+    assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
+    assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
+    // Its limit holds in this direction as well.
+    let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
+    let server = Running::start(limits, "127.0.0.0/8");
+    let back = Setup { seconds: 1.0, message_bytes: 10_000, ..back };
+    let metrics = Network::with(server.session()).trial(&back.point("127.0.0.1"), 0).expect("measured");
+    let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
+    assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
+    assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
 }
 
 #[test]
@@ -187,7 +240,7 @@ fn a_server_that_ends_is_a_loss_and_the_next_one_is_called() {
     assert!(session.path().is_ok());
     let (at, token) = (server.at, server.token.clone());
     drop(server);
-    let question = Transactions(Arc::clone(&session));
+    let question = Network::with(Arc::clone(&session));
     let point = setup(Pattern::WriteRead, 100).point("127.0.0.1");
     // Once for the connection that was, once for nobody there.
     for _ in 0..2 {

@@ -164,15 +164,25 @@ fn nanos(clock: ClockId) -> u64 {
 }
 
 /// Seconds since 1970-01-01 UTC, for the date on a record.
-#[expect(clippy::disallowed_methods, reason = "records carry the date; nothing is decided by it")]
 pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_nanos() / 1_000_000_000
+}
+
+/// Nanoseconds since 1970-01-01 UTC, for the records of a capture.
+#[expect(clippy::disallowed_methods, reason = "records carry the date; nothing is decided by it")]
+pub fn unix_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// The CPUs the calling thread may run on, in rising order.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// The number by which the system knows the calling thread.
+pub fn thread_number() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 /// Keeps the calling thread, and threads it starts from now on, on one CPU.

@@ -6,10 +6,12 @@
 pub mod attach;
 mod calibrate;
 pub mod clock;
+pub mod driver;
 pub mod ftam;
 pub mod link;
 pub mod measure;
 pub mod osi;
+pub mod outward;
 pub mod rdma;
 mod turn;
 pub mod verbs;
@@ -18,4 +20,6 @@ pub mod wait;
 
 pub use calibrate::costs;
 pub use clock::Clock;
+pub use driver::Driver;
+pub use outward::{Files, Interest, Outward};
 pub use wait::{EventSleeper, FutexSleeper, Sleeper, Waiting};

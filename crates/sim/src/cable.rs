@@ -10,8 +10,9 @@
 //! Left out  a port is never told that the line is busy: the queue stands here, as in a router, and drops at its tail. A cable
 //!           has two ends: a hub is not built.
 
-use crate::harm::{Harm, HarmCounters, Harmful};
 use crate::tap::Tap;
+use kiban_board::harm::{Harm, HarmCounters, Harmful};
+use kiban_board::pace::Pace;
 use kiban_ground::{Chance, Instant, Memory, Pdu};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -70,11 +71,7 @@ impl CableConfig {
 pub struct Cable {
     config: CableConfig,
     link_type: u32,
-    /// When the line has sent what it has, and the fraction of a nanosecond beyond, in parts of the rate.
-    free_at: Instant,
-    rest: u128,
-    /// When each packet that waits is turned to.
-    waiting: VecDeque<Instant>,
+    pace: Pace,
     under_way: VecDeque<(Instant, Vec<u8>)>,
     harm: Harmful,
     tap: Option<Tap>,
@@ -87,9 +84,7 @@ impl Cable {
         Cable {
             config,
             link_type,
-            free_at: Instant::ZERO,
-            rest: 0,
-            waiting: VecDeque::new(),
+            pace: Pace::default(),
             under_way: VecDeque::new(),
             harm: Harmful::new(config.harm, chance),
             tap: None,
@@ -130,7 +125,7 @@ impl Cable {
 
     /// What harm has done to packets.
     pub fn harm_counters(&self) -> &HarmCounters {
-        &self.harm.counters
+        self.harm.counters()
     }
 
     /// A board sends a packet.
@@ -150,45 +145,22 @@ impl Cable {
 
     /// When the queue has room, for links that fetch no more than fits.
     pub(crate) fn room_at(&mut self, now: Instant) -> Instant {
-        self.turn_to(now);
-        if self.waiting.len() < self.config.packets_max {
-            now
-        } else {
-            self.waiting.front().map_or(now, |&at| at)
-        }
+        self.pace.room_at(self.config.packets_max, now)
     }
 
     /// Packets that wait for the line, the one on it not counted.
     pub(crate) fn waiting(&mut self, now: Instant) -> usize {
-        self.turn_to(now);
-        self.waiting.len()
-    }
-
-    /// Packets whose turn has come wait no more.
-    fn turn_to(&mut self, now: Instant) {
-        while self.waiting.front().is_some_and(|start| *start <= now) {
-            self.waiting.pop_front();
-        }
+        self.pace.waiting(now)
     }
 
     /// When a packet will arrive; nothing when it found the queue full.
     fn admit(&mut self, length: usize, now: Instant) -> Option<Instant> {
+        let CableConfig { bits_per_second, packets_max, framing_bytes, delay, .. } = self.config;
         self.counters.packets += 1;
         self.counters.bytes += length as u64;
-        self.turn_to(now);
-        if self.free_at <= now {
-            (self.free_at, self.rest) = (now, 0);
-        } else if self.waiting.len() < self.config.packets_max {
-            self.waiting.push_back(self.free_at);
-        } else {
-            self.counters.queue_full += 1;
-            return None;
-        }
-        let rate = u128::from(self.config.bits_per_second.max(1));
-        let parts = (length + self.config.framing_bytes) as u128 * 8_000_000_000 + self.rest;
-        self.rest = parts % rate;
-        self.free_at += Duration::from_nanos((parts / rate) as u64);
-        Some(self.free_at + self.config.delay)
+        let left = self.pace.admit(length + framing_bytes, bits_per_second, packets_max, now);
+        self.counters.queue_full += u64::from(left.is_none());
+        Some(left? + delay)
     }
 
     fn travel(&mut self, at: Instant, bytes: Vec<u8>) {

@@ -8,7 +8,6 @@
 mod cable;
 pub mod check;
 pub mod cost;
-mod harm;
 mod line;
 pub mod osi;
 mod pair;
@@ -26,7 +25,7 @@ pub mod waiting;
 mod world;
 
 pub use cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
-pub use harm::{Harm, HarmCounters};
+pub use kiban_board::harm::{Harm, HarmCounters};
 pub use line::{Line, delay_of};
 pub use pair::{Pair, Plan};
 pub use plug::{BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber, TerminalNumber};

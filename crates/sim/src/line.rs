@@ -4,8 +4,8 @@
 //! commits its slots in a plain loop, the cells are shifted by the propagation delay and harmed, and stand ready. There is no event
 //! per cell. The moments at which frames end are noted apart, because only they are news to a receiver.
 
-use crate::harm::{Harm, HarmCounters, Harmful};
 use crate::tap::Tap;
+use kiban_board::harm::{Harm, HarmCounters, Harmful};
 use kiban_ground::{Chance, Instant};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::capture;
@@ -66,7 +66,7 @@ impl Line {
 
     /// What the line did to cells.
     pub fn harm_counters(&self) -> &HarmCounters {
-        &self.harm.counters
+        self.harm.counters()
     }
 
     /// The cells in `fresh` have left the sender.

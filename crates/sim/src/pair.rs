@@ -6,9 +6,9 @@
 //! ```
 
 use crate::cost::CostModel;
-use crate::harm::Harm;
 use crate::plug::{BoardNumber, LineNumber, Plug, SwitchNumber};
 use crate::world::World;
+use kiban_board::harm::Harm;
 use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
 use kiban_stack::atm::{FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
 use kiban_stack::tcp;

@@ -64,7 +64,7 @@ impl PortKind {
     pub(crate) fn of(port: &PortConfig) -> PortKind {
         match port {
             PortConfig::Atm(_) => PortKind::Cells,
-            PortConfig::Ip(_) => PortKind::Packets,
+            PortConfig::Ip(_) | PortConfig::Host(_) => PortKind::Packets,
             PortConfig::Ethernet(_) => PortKind::Frames,
             PortConfig::Vi(_) => PortKind::Messages,
             PortConfig::Efe(_) => PortKind::Pulled,

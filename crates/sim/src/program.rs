@@ -2,23 +2,12 @@
 //!
 //! A program is told of completions and works on the host edge. It costs no virtual time.
 
+pub use kiban_board::Program;
 use kiban_board::{Completion, Host, StreamId};
 use kiban_ground::Instant;
 use kiban_stack::tcp;
 use std::any::Any;
 use std::net::{Ipv6Addr, SocketAddr};
-
-/// An application on a board.
-pub trait Program: Any {
-    /// Once, before anything else.
-    fn start(&mut self, host: &mut Host<'_>, now: Instant);
-    /// Something has happened.
-    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
-    /// Whether everything that was to be done is done.
-    fn is_done(&self) -> bool;
-    /// The program as itself, to ask it afterwards.
-    fn as_any(&self) -> &dyn Any;
-}
 
 /// Fills a buffer with the bytes of a stream that stand at an offset; always all of it.
 pub type Source = Box<dyn FnMut(u64, &mut [u8])>;

@@ -18,7 +18,6 @@
 
 use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
-use crate::harm::Harm;
 use crate::line::Line;
 use crate::plug::{
     BoardNumber, CableNumber, LineNumber, Misfit, Plug, PortKind, SwitchNumber, TerminalNumber,
@@ -26,6 +25,7 @@ use crate::plug::{
 use crate::processor::{Processor, Stage};
 use crate::program::Program;
 use crate::terminal::Terminal;
+use kiban_board::harm::Harm;
 use kiban_board::{Board, BoardConfig, Input, Output};
 use kiban_ground::{Chance, Instant, Pdu, SharedBytes, SharedRoom};
 use kiban_stack::atm::{Switch, TimedCell};
@@ -664,7 +664,14 @@ impl World {
     /// A board works: on cells, on packets, on time, on what its programs ask.
     fn work(&mut self, number: usize, input: Input<'_>) {
         let started = self.ticks.map(|ticks| ticks());
-        self.sites[number].board.handle(input, self.now);
+        let site = &mut self.sites[number];
+        site.board.handle(input, self.now);
+        let begun = site.programs.len() - site.fresh;
+        for program in &mut site.programs[..begun] {
+            if program.deadline() <= self.now {
+                program.on_timeout(&mut site.board.host(), self.now);
+            }
+        }
         let deadline = self.drain(number, started);
         let due = self.expect_from(number).min(deadline);
         if due != Instant::NEVER {
@@ -708,7 +715,8 @@ impl World {
                     if room_at <= now {
                         continue;
                     }
-                    let deadline = deadline.min(room_at);
+                    let programs = self.sites[number].programs.iter().map(|program| program.deadline());
+                    let deadline = programs.fold(deadline.min(room_at), Instant::min);
                     self.charge(started);
                     return deadline;
                 }

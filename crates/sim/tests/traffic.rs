@@ -110,6 +110,8 @@ fn a_stream_with_matrices_comes_out_whole_where_one_without_is_damaged() {
             bits_per_second: 5_880_000,
             stamps: false,
             period: Duration::from_millis(100),
+            clock_ppm: 0.0,
+            settle: Duration::from_millis(100),
         };
         let ledger = Ledger::shared();
         let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };

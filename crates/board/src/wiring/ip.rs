@@ -14,6 +14,7 @@
 
 use crate::edge::Edge;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_ground::{Chance, Context, Pdu};
 use kiban_stack::icmp::{self, Icmp, Trouble};
@@ -21,9 +22,9 @@ use kiban_stack::ip::{Delivery, Hop, Ip, Packet, TroubleKind};
 use kiban_stack::tcp::{self, Indication, Segment, SessionId, Tcp};
 use kiban_stack::udp::{self, Arrival, Udp};
 use kiban_wire::icmp::{UNREACHABLE_HOST, UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
-use kiban_wire::icmpv6;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Sequence;
+use kiban_wire::{icmpv6, ipv4, ipv6};
 
 /// The IP family of one board.
 pub(crate) struct IpTower {
@@ -75,6 +76,33 @@ impl IpTower {
                 self.report(cx);
             }
         }
+    }
+
+    /// A packet has arrived at a port that shares its address with the host, whose other side is `passage`: if it is for nobody on
+    /// the board, it waits in `passing`. Otherwise it comes back.
+    pub(crate) fn pass(
+        &mut self,
+        mut pdu: Pdu,
+        passage: Option<usize>,
+        passing: &mut Vec<(usize, Option<IpAddr>, Pdu)>,
+    ) -> Option<Pdu> {
+        let Some(passage) = passage else { return Some(pdu) };
+        let is_ipv6 = pdu.pull_up(1).is_some() && pdu.head()[0] >> 4 == 6;
+        if pdu.pull_up(if is_ipv6 { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES }).is_none() {
+            // IP counts what is no packet.
+            return Some(pdu);
+        }
+        // Where the target stands (RFC 791 §3.1, RFC 8200 §3).
+        let target = match is_ipv6 {
+            true => IpAddr::from(*pdu.head()[24..].first_chunk::<16>().expect("40 bytes")),
+            false => IpAddr::from(*pdu.head()[16..].first_chunk::<4>().expect("20 bytes")),
+        };
+        if self.ip.is_ours(target) {
+            return Some(pdu);
+        }
+        let hop = self.ip.way_to(target).filter(|(port, _)| *port == passage && !self.ip.is_for_many(target));
+        passing.push((passage, hop.map(|(_, next)| next), pdu));
+        None
     }
 
     fn on_datagram(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {

@@ -168,6 +168,7 @@ fn object(view: &View<'_>) -> serde_json::Value {
 mod tests {
     use super::*;
     use kiban_lab::engine::Picture;
+    use kiban_lab::report::picture::{Lines, Scale};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -177,7 +178,17 @@ mod tests {
             name: "mbps".into(),
             title: title.into(),
             metric: "mbps".into(),
-            svg: String::new(),
+            drawn: Lines {
+                name: String::new(),
+                title: String::new(),
+                description: String::new(),
+                x: (String::new(), Scale::Linear),
+                y: (String::new(), Scale::Linear),
+                lines: Vec::new(),
+                marks: Vec::new(),
+            }
+            .picture(),
+            says: String::new(),
             text: text.into(),
         };
         let record = json!({

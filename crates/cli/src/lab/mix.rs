@@ -1,19 +1,24 @@
 //! `kiban lab mix`: flows of several kinds over a network that polices them.
 
+use super::net::peer::Key;
+use crate::way::Host;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_lab::mix::{Outcome, Plan, run};
+use kiban_lab::mix::{Outcome, Plan, run, run_over};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Run flows of several kinds at once over an ATM network with policing, in virtual time.
+/// Run flows of several kinds at once, over an ATM network with policing in virtual time, or over a real network.
 ///
 /// The plan says who is where, which paths with which contracts lead from where to where, and which flows use them: a constant
 /// rate, MPEG-2 over AAL1, Motion-JPEG over AAL5, audio, data, TCP. For each flow: rates, losses of cells and of pictures, delay
-/// variation; with --csv and --svg over time. The same plan and seed give the same figures anywhere.
+/// variation; with --csv and --svg over time. In virtual time the same plan and seed give the same figures anywhere. With --to the
+/// same cells go in datagrams to a host that runs `kiban lab serve`, which stands for all other sites; TCP is the kernel's.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\n  kiban lab mix plan.toml --csv > series.csv            each flow over time\n  kiban lab mix plan.toml --svg /tmp/figs               each path's flows, one above the other\n\ndocs/lab-mix.md has the keys of a plan.\nExit status: 0 when the plan was run, 1 otherwise."
+    after_help = "Examples:\n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\n  kiban lab mix plan.toml --csv > series.csv            each flow over time\n  kiban lab mix plan.toml --svg /tmp/figs               each path's flows, one above the other\n  KIBAN_LAB_TOKEN=... kiban lab mix plan.toml --from here --to HOST    what leaves 'here', over a real network\n\ndocs/lab-mix.md has the keys of a plan.\nExit status: 0 when the plan was run, 1 when it was not, or ended before its time: then what there is is printed; 2 for a mistake in the arguments."
 )]
 pub(crate) struct Mix {
     /// The plan, TOML.
@@ -22,7 +27,7 @@ pub(crate) struct Mix {
     /// All chance comes from this number in place of the plan's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Virtual seconds in place of the plan's.
+    /// Seconds in place of the plan's.
     #[arg(long)]
     seconds: Option<f64>,
     /// Print one JSON object in place of the table.
@@ -34,6 +39,14 @@ pub(crate) struct Mix {
     /// Write a picture of each path's flows over time into this folder.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Send to this host, which runs `kiban lab serve`, over the network there is; port 4195 where none is given.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    to: Option<Host>,
+    /// The site of the plan that is here; a plan with two sites has its first one here.
+    #[arg(long, value_name = "SITE", requires = "to")]
+    from: Option<String>,
+    #[command(flatten)]
+    key: Key,
 }
 
 impl Mix {
@@ -49,7 +62,18 @@ impl Mix {
             return Err(format!("--seconds {}: it has to be more than 0", plan.seconds));
         }
         let bar = bar();
-        let outcome = run(&plan, &mut |part| bar.set_position((part * 1000.0) as u64));
+        let mut done = |part: f64| bar.set_position((part * 1000.0) as u64);
+        let outcome = match &self.to {
+            None => run(&plan, &mut done),
+            Some(host) => {
+                let from = self.site(&plan)?;
+                let mut client = self.key.client(host)?;
+                let interrupted = interrupted()?;
+                let stop = || interrupted.load(Ordering::Acquire);
+                run_over(&plan, &from, &mut client, &mut done, &stop)
+                    .map_err(|failure| failure.to_string())?
+            }
+        };
         bar.finish_and_clear();
         if let Some(folder) = &self.svg {
             write_pictures(&outcome, folder)?;
@@ -61,8 +85,37 @@ impl Mix {
         } else {
             crate::print(&outcome.to_string())?;
         }
-        Ok(ExitCode::SUCCESS)
+        let early = outcome.real.as_ref().and_then(|real| real.ended_early.as_ref());
+        if let Some(why) = early {
+            eprintln!("kiban: the mix ended early: {why}");
+        }
+        Ok(super::status(early.is_none()))
     }
+
+    /// The site that is here.
+    fn site(&self, plan: &Plan) -> Result<String, String> {
+        let names: Vec<&str> = plan.sites.iter().map(|site| site.name.text.as_str()).collect();
+        match (&self.from, &names[..]) {
+            (Some(from), names) if names.contains(&from.as_str()) => Ok(from.clone()),
+            (Some(from), _) => {
+                Err(format!("--from {from}: the plan has no such site; its sites are {}", names.join(", ")))
+            }
+            (None, [first, _]) => Ok((*first).to_owned()),
+            (None, _) => Err(format!(
+                "the plan has {} sites: say with --from which of them is here ({}); the other host stands for all others",
+                names.len(),
+                names.join(", ")
+            )),
+        }
+    }
+}
+
+/// Becomes true with the first Ctrl-C, so that what there is can be told.
+fn interrupted() -> Result<Arc<AtomicBool>, String> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    super::on_interrupt(move || raised.store(true, Ordering::Release))?;
+    Ok(flag)
 }
 
 /// A bar on standard error, if somebody watches.

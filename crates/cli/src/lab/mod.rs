@@ -28,7 +28,7 @@ use std::process::ExitCode;
 /// records alone, as often as one likes.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab serve                             on one host, which prints a token\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, why, and what helps\n  kiban lab questions wide-area-atm           what a plan may say\n  kiban lab run map.toml --out map            make it; run the same again to go on\n  kiban lab report map                        maps and curves, into map/report\n  kiban lab script slurm map.toml --shards 8  a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban lab serve                             on one host, which prints a token\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, why, and what helps\n  kiban lab questions wide-area-atm           what a plan may say\n  kiban lab run map.toml --out map            make it; run the same again to go on\n  kiban lab report map                        a page with maps and curves, map/report.html\n  kiban lab script slurm map.toml --shards 8  a job array\n\nExit status: 0 when every trial has a record, 1 when not or when something is wrong, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Lab {
     #[command(subcommand)]
@@ -67,6 +67,18 @@ impl Lab {
 
 /// Reads a plan, and judges its points.
 fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
+    let (plan, question) = unjudged_plan(path)?;
+    judge(path, &plan, question)?;
+    Ok((plan, question))
+}
+
+/// Whether every point of a plan can be tried. It looks at each, which takes its time where there are millions.
+fn judge(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
+    plan.judge(question).map_err(|what| format!("the plan {}: {what}", path.display()))
+}
+
+/// A plan as it is written.
+fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("the plan {} cannot be read: {error}", path.display()))?;
     let plan = Plan::read(&text, &known::all()).map_err(|mistakes| {
@@ -74,8 +86,42 @@ fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
         format!("the plan {} cannot be run:\n{}", path.display(), lines.join("\n"))
     })?;
     let question = known::find(&plan.question).expect("a plan is read for a known question");
-    plan.judge(question).map_err(|what| format!("the plan {}: {what}", path.display()))?;
+    if let Some(command) = question.asked_by() {
+        return Err(format!("the plan {}: {} is asked by '{command}'", path.display(), plan.question));
+    }
     Ok((plan, question))
+}
+
+/// Hears Ctrl-C from now on: `first` is done at the first, the second ends the program.
+fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let say = |error: std::io::Error| format!("signals cannot be heard: {error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(say)?;
+    let hear = move || {
+        runtime.block_on(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                first();
+                if tokio::signal::ctrl_c().await.is_ok() {
+                    std::process::exit(INTERRUPTED);
+                }
+            }
+        });
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(hear).map_err(say)?;
+    Ok(())
+}
+
+/// The exit status after Ctrl-C, as shells have it: 128 and SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// At Ctrl-C says what becomes of a folder's records, and ends the program. Each record was written as soon as it was made.
+fn keep_at_interrupt(folder: &Path) -> Result<(), String> {
+    let folder = folder.display().to_string();
+    on_interrupt(move || {
+        eprintln!(
+            "\nkiban: ended; what was measured is kept in {folder}: the same command goes on from there"
+        );
+        std::process::exit(INTERRUPTED);
+    })
 }
 
 /// A folder in the current one, named by a plan.

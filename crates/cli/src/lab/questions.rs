@@ -62,7 +62,11 @@ fn page(question: &dyn Question) -> String {
     for metric in question.metrics() {
         metrics.row([metric.name, metric.unit, metric.what]);
     }
-    format!("{parameters}\n{metrics}\nA plan to begin with:\n\n{}", beginning(question))
+    let how = match question.asked_by() {
+        Some(command) => format!("It is asked by '{command}'.\n"),
+        None => format!("A plan to begin with:\n\n{}", beginning(question)),
+    };
+    format!("{parameters}\n{metrics}\n{how}")
 }
 
 /// A plan with all defaults.
@@ -91,6 +95,7 @@ fn object(question: &dyn Question) -> serde_json::Value {
         "name": question.name(),
         "what": question.what(),
         "time": time(question),
+        "asked_by": question.asked_by(),
         "parameters": parameters.collect::<Vec<_>>(),
         "metrics": metrics.collect::<Vec<_>>(),
     })

@@ -1,22 +1,32 @@
 //! `kiban lab report`.
 
 use clap::Args;
+use kiban_lab::engine::store::put_whole;
+use kiban_lab::engine::{Axes, Explanation, Question};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Draw maps and curves of a run, and write a page about it.
 ///
-/// report.md, summary.json and an SVG a figure go into the folder 'report' below the run's. The figures are printed as well.
+/// The page is one file for the browser, with all figures and their data; for a sweep of a real network also why each cell is
+/// slow, and what was tried against it. report.md, summary.json and an SVG a figure go into the folder 'report' below the run's.
+/// The figures are printed as well.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab report map.lab\n  kiban lab report map.lab --to /srv/www/map\n\nExit status: 0 when every trial has a record, 1 when some are missing."
+    after_help = "Examples:\n  kiban lab report map.lab                          then open map.lab/report.html\n  kiban lab report map.lab --html /srv/www/map.html --to /srv/www/map\n  kiban lab report lab-HOST --axes message_bytes,buffer_bytes\n\nExit status: 0 when every trial has a record, 1 when some are missing."
 )]
 pub(super) struct Report {
-    /// The folder of a run, or of merged ones.
+    /// The folder of a run, of merged ones, or of a sweep of a real network.
     dir: PathBuf,
-    /// The folder for the files [default: DIR/report].
+    /// The page [default: DIR/report.html].
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The folder for the other files [default: DIR/report].
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
+    /// What goes across a map, and what goes down [default: the two with the most values].
+    #[arg(long, value_name = "ACROSS,DOWN", value_delimiter = ',', num_args = 1)]
+    axes: Vec<String>,
     /// Print the files' names as JSON in place of the figures.
     #[arg(long)]
     json: bool,
@@ -24,9 +34,25 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let report = super::summary::read(&self.dir)?;
+        let say = |error: kiban_lab::engine::StoreError| error.to_string();
+        let (report, question) = super::summary::read(&self.dir)?;
+        let axes = match &self.axes[..] {
+            [] => None,
+            [across, down] => Some(Axes::of(&report.summary, across, down)?),
+            _ => return Err("a map has two axes: --axes ACROSS,DOWN".to_owned()),
+        };
+        let explanation = question
+            .map_or(Ok(Explanation::default()), |question| question.explain(&self.dir))
+            .map_err(say)?;
+        let metrics = question.map_or(&[][..], |question| question.metrics());
+        let report = report.explained(metrics, axes.as_ref(), explanation);
         let to = self.to.unwrap_or_else(|| self.dir.join("report"));
-        let files = report.write(&to).map_err(|error| error.to_string())?;
+        let page = self.html.unwrap_or_else(|| self.dir.join("report.html"));
+        let what = question.map_or("", Question::what);
+        let html = report.html(what, &format!("kiban lab report {}", self.dir.display()));
+        put_whole(&page, html.as_bytes()).map_err(say)?;
+        let mut files = vec![page.clone()];
+        files.extend(report.write(&to).map_err(say)?);
         for warning in report.warnings() {
             eprintln!("kiban: {}: {warning}", self.dir.display());
         }
@@ -35,7 +61,8 @@ impl Report {
         } else {
             let texts = report.figures.pictures.iter().map(|picture| picture.text.clone() + "\n");
             let texts: String = texts.collect();
-            crate::print(&format!("{texts}{}: {} files\n", to.display(), files.len()))?;
+            let count = files.len() - 1;
+            crate::print(&format!("{texts}{}; {}: {count} files\n", page.display(), to.display()))?;
         }
         Ok(super::status(report.records == report.trials))
     }

@@ -1,7 +1,7 @@
 //! `kiban lab run`.
 
 use clap::Args;
-use kiban_lab::engine::{self, Cache, Manifest, Options, Shard, sweep};
+use kiban_lab::engine::{self, Cache, Manifest, Options, Progress, Shard, sweep};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,12 +43,13 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let (plan, question) = super::plan(&self.plan)?;
+        let (plan, question) = super::unjudged_plan(&self.plan)?;
         let shard = self.shard.unwrap_or(Shard::ALL);
         let trials = shard.count(plan.trials());
         if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
             return Err("nothing was begun".to_owned());
         }
+        super::judge(&self.plan, &plan, question)?;
         let ending =
             if shard.is_all() { ".lab".to_owned() } else { format!("-{shard}.lab").replace('/', "-of-") };
         let out = self.out.unwrap_or_else(|| super::folder(&self.plan, &ending));
@@ -57,11 +58,13 @@ impl Run {
         for broken in &run.found().broken {
             eprintln!("kiban: {}: line {} was skipped: {}", out.display(), broken.line, broken.why);
         }
+        super::keep_at_interrupt(&out)?;
         let cache = self.cache.as_deref().map(Cache::new);
         let options = Options { workers: self.jobs.map(usize::from), ..Options::default() };
         let bar = super::bar(trials);
-        let progress = |outcome: &engine::Outcome| {
-            bar.set_position(outcome.found + outcome.cached + outcome.made + outcome.failed);
+        let progress = |progress: Progress<'_>| {
+            let outcome = progress.outcome;
+            bar.set_position(outcome.done());
             if outcome.redone > 0 {
                 bar.set_message(format!("({} made again)", outcome.redone));
             }

@@ -1,7 +1,7 @@
 //! `kiban lab summary`.
 
 use clap::Args;
-use kiban_lab::engine::{Manifest, Report, questions};
+use kiban_lab::engine::{Manifest, Question, Report, questions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub(super) struct Summary {
 
 impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let report = read(&self.dir)?;
+        let (report, _) = read(&self.dir)?;
         for warning in report.warnings() {
             eprintln!("kiban: {}: {warning}", self.dir.display());
         }
@@ -33,11 +33,15 @@ impl Summary {
     }
 }
 
-/// What is to be said of a folder.
-pub(super) fn read(dir: &Path) -> Result<Report, String> {
+/// What is to be said of a folder, and its question where it is known.
+pub(super) fn read(dir: &Path) -> Result<(Report, Option<&'static dyn Question>), String> {
     let say = |error: kiban_lab::engine::StoreError| error.to_string();
     let manifest = Manifest::read(dir).map_err(say)?;
-    let metrics = questions::find(&manifest.plan.question).map_or(&[][..], |question| question.metrics());
-    let report = Report::of(dir, metrics).map_err(say)?;
-    report.ok_or_else(|| format!("{} has no record yet: run the plan first ('kiban lab run')", dir.display()))
+    let question = questions::find(&manifest.plan.question);
+    let metrics = question.map_or(&[][..], |question| question.metrics());
+    let report = Report::of(dir, metrics).map_err(say)?.ok_or_else(|| {
+        let command = question.and_then(|question| question.asked_by()).unwrap_or("kiban lab run PLAN");
+        format!("{} has no record yet: make some first ('{command} --out {}')", dir.display(), dir.display())
+    })?;
+    Ok((report, question))
 }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use kiban_lab::chart;
-use kiban_lab::reproduce::Report;
 use kiban_lab::reproduce::osi_board::OsiBoard;
 use kiban_lab::reproduce::rdma_nic::RdmaNic;
 use kiban_lab::reproduce::via_library::ViaLibrary;
 use kiban_lab::reproduce::wide_area::WideArea;
+use kiban_lab::reproduce::{Figure, Report};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) struct Output {
     /// Print one JSON object in place of the tables.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the points of the figures, or the cells of the maps, as comma-separated values in place of the tables.
+    /// Print the points of the figures and the cells of the maps as comma-separated values in place of the tables.
     #[arg(long)]
     pub(super) csv: bool,
     /// Write the figures, or the maps, into this folder, one SVG each.
@@ -41,9 +41,13 @@ pub(super) trait Made: Serialize + Display {
 
     /// The figures' points.
     fn csv(&self) -> String {
-        let figures = &self.report().figures;
-        figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
+        points(&self.report().figures)
     }
+}
+
+/// The points of figures, each below its name.
+fn points(figures: &[Figure]) -> String {
+    figures.iter().map(|figure| format!("# {}\n{}", figure.name, figure.csv())).collect()
 }
 
 impl Made for Report {
@@ -85,7 +89,7 @@ impl Made for WideArea {
     }
 
     fn csv(&self) -> String {
-        self.csv()
+        format!("# maps\n{}{}", self.csv(), points(&self.report.figures))
     }
 }
 

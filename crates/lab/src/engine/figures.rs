@@ -1,17 +1,20 @@
 //! Figures of a summary: medians as maps or as curves, each as a picture and as text.
 //!
 //! Map       two parameters of numbers that vary: the one with the earlier name goes down, the other across. Of more than two,
-//!           the two with the most values; everything else that varies makes a map for each of its combinations.
+//!           the two with the most values, or those that are asked for ([`Axes`]); everything else that varies makes a map for
+//!           each of its combinations.
 //! Curves    one parameter of numbers that varies: a curve for each combination of the words and flags that do.
 //! Limits    at most [`PICTURES_MAX`] pictures a metric, and [`CURVES_MAX`] curves a picture; what is more is counted, and stands
 //!           in the summary's table. A horizontal axis over two decades or more is logarithmic.
 //! Left out  intervals: they are in the table.
 
+use super::explanation::Explanation;
 use super::point::{Point, Value};
 use super::question::Metric;
 use super::summary::{Row, Summary};
 use crate::heat::{self, Shades, Sheet as TextMap};
-use crate::report::picture::{Heat, Line, Lines, Scale};
+use crate::nearest::nearest;
+use crate::report::picture::{self, Heat, Line, Lines, Scale};
 use crate::table::{Table, figure};
 use std::collections::BTreeMap;
 
@@ -31,10 +34,63 @@ pub struct Picture {
     pub title: String,
     /// Of which metric.
     pub metric: String,
-    /// As SVG.
-    pub svg: String,
+    /// Drawn.
+    pub drawn: picture::Picture,
+    /// What is to be seen in it.
+    pub says: String,
     /// As a table for people.
     pub text: String,
+}
+
+impl Picture {
+    /// As a file of SVG.
+    pub fn svg(&self) -> String {
+        self.drawn.standalone()
+    }
+}
+
+/// The parameters that a map is drawn over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Axes {
+    /// Goes across.
+    pub across: String,
+    /// Goes down.
+    pub down: String,
+}
+
+impl Axes {
+    /// Two parameters of numbers that vary.
+    ///
+    /// # Errors
+    /// What may be said.
+    pub fn of(summary: &Summary, across: &str, down: &str) -> Result<Axes, String> {
+        let numbers: Vec<&str> = numbers(summary).map(|(name, _)| name.as_str()).collect();
+        for name in [across, down] {
+            if !numbers.contains(&name) {
+                return Err(format!("no numbers of '{name}' vary in this run; {}", nearest(name, &numbers)));
+            }
+        }
+        if across == down {
+            return Err(format!("'{across}' can go across or down, not both"));
+        }
+        Ok(Axes { across: across.to_owned(), down: down.to_owned() })
+    }
+
+    /// Those of the most values, if there are two.
+    fn longest(summary: &Summary) -> Option<Axes> {
+        let mut axes: Vec<(&String, &Vec<Value>)> = numbers(summary).collect();
+        axes.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
+        axes.truncate(2);
+        axes.sort_by_key(|(name, _)| *name);
+        let [(down, _), (across, _)] = axes[..] else { return None };
+        Some(Axes { across: across.clone(), down: down.clone() })
+    }
+}
+
+/// Parameters of numbers that vary.
+fn numbers(summary: &Summary) -> impl Iterator<Item = (&String, &Vec<Value>)> {
+    let number = |value: &Value| matches!(value, Value::Count(_) | Value::Figure(_));
+    summary.varying.iter().filter(move |(_, values)| values.iter().all(number))
 }
 
 /// All figures, and how many pictures were left out.
@@ -47,14 +103,14 @@ pub struct Figures {
 }
 
 /// Draws a summary; units and the order of the metrics come from the question, where it is known.
-pub fn draw(summary: &Summary, metrics: &[Metric]) -> Figures {
-    let numbers =
-        |values: &[Value]| values.iter().all(|value| matches!(value, Value::Count(_) | Value::Figure(_)));
-    let mut axes: Vec<(&String, &Vec<Value>)> =
-        summary.varying.iter().filter(|(_, values)| numbers(values)).collect();
-    axes.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
-    axes.truncate(2);
-    axes.sort_by_key(|(name, _)| *name);
+pub fn draw(
+    summary: &Summary,
+    metrics: &[Metric],
+    axes: Option<&Axes>,
+    explanation: &Explanation,
+) -> Figures {
+    let axes = axes.cloned().or_else(|| Axes::longest(summary));
+    let across = numbers(summary).next().map(|(name, _)| name);
     let known = metrics.iter().map(|metric| metric.name);
     let unknown = summary.metrics.iter().map(String::as_str);
     let unknown = unknown.filter(|name| !metrics.iter().any(|metric| metric.name == *name));
@@ -62,18 +118,20 @@ pub fn draw(summary: &Summary, metrics: &[Metric]) -> Figures {
     for name in known.chain(unknown).filter(|name| summary.metrics.contains(*name)) {
         let unit = metrics.iter().find(|metric| metric.name == name).map_or("", |metric| metric.unit);
         let metric = Drawn { name, unit };
-        let mut drawn = match axes[..] {
-            [down, across] => maps(summary, metric, down, across),
-            [across] => curves(summary, metric, across.0),
-            _ => Vec::new(),
+        let mut drawn = match (&axes, across) {
+            (Some(axes), _) => maps(summary, metric, axes, explanation),
+            (None, Some(across)) => curves(summary, metric, across),
+            (None, None) => Vec::new(),
         };
         figures.left_out += drawn.len().saturating_sub(PICTURES_MAX);
         drawn.truncate(PICTURES_MAX);
         let many = drawn.len() > 1;
-        for (place, (title, svg, text)) in drawn.into_iter().enumerate() {
+        for (place, Sheet { mut drawn, says, text }) in drawn.into_iter().enumerate() {
             let number = if many { format!("-{:02}", place + 1) } else { String::new() };
             let name = format!("{name}{number}");
-            figures.pictures.push(Picture { name, title, metric: metric.name.to_owned(), svg, text });
+            drawn.name.clone_from(&name);
+            let (title, metric) = (drawn.title.clone(), metric.name.to_owned());
+            figures.pictures.push(Picture { name, title, metric, drawn, says, text });
         }
     }
     figures
@@ -95,8 +153,12 @@ impl Drawn<'_> {
     }
 }
 
-/// Title, SVG, text.
-type Sheet = (String, String, String);
+/// A figure without its name.
+struct Sheet {
+    drawn: picture::Picture,
+    says: String,
+    text: String,
+}
 
 /// Rows by what they have besides some parameters, of what varies.
 fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row>)> {
@@ -124,12 +186,9 @@ fn among(rest: &Point) -> String {
     if rest.0.is_empty() { String::new() } else { format!(" ({rest})") }
 }
 
-fn maps(
-    summary: &Summary,
-    metric: Drawn<'_>,
-    (down, rows): (&String, &Vec<Value>),
-    (across, columns): (&String, &Vec<Value>),
-) -> Vec<Sheet> {
+fn maps(summary: &Summary, metric: Drawn<'_>, axes: &Axes, explanation: &Explanation) -> Vec<Sheet> {
+    let Axes { across, down } = axes;
+    let (rows, columns) = (&summary.varying[down], &summary.varying[across]);
     let place = |values: &[Value], value: Option<&Value>| {
         value.and_then(|value| values.binary_search_by(|other| other.order(value)).ok())
     };
@@ -141,10 +200,12 @@ fn maps(
         (0..STEPS).map(|step| least + (most - least) * step as f64 / STEPS as f64).collect();
     let map = |(rest, panel): (Point, Vec<&Row>)| {
         let mut cells = vec![vec![None; columns.len()]; rows.len()];
+        let mut notes = vec![vec![None; columns.len()]; rows.len()];
         for row in panel {
             let at = place(rows, row.point.get(down)).zip(place(columns, row.point.get(across)));
             if let Some((row_at, column_at)) = at {
                 cells[row_at][column_at] = metric.median(row);
+                notes[row_at][column_at] = explanation.of(&row.point).cloned();
             }
         }
         let heads = |values: &[Value]| values.iter().map(Value::to_string).collect();
@@ -160,7 +221,7 @@ fn maps(
         };
         let heat = Heat {
             name: metric.name.to_owned(),
-            title: caption.clone(),
+            title: caption,
             description: format!("Medians, from {} to {} {}.", figure(least), figure(most), metric.unit),
             x: (across.clone(), map.columns),
             y: (down.clone(), map.rows),
@@ -168,10 +229,14 @@ fn maps(
             cells: map.cells,
             steps: steps.clone(),
             outlines: Vec::new(),
+            notes,
         };
-        (caption, heat.picture().standalone(), text.to_string())
+        let is_marked = heat.notes.iter().flatten().flatten().any(|note| !note.mark.is_empty());
+        let says = if is_marked { "Marks are explained below, and where the pointer is." } else { "" };
+        Sheet { drawn: heat.picture(), says: says.to_owned(), text: text.to_string() }
     };
-    panels(summary, &[down, across]).into_iter().map(map).collect()
+    let has_figures = |(_, panel): &(Point, Vec<&Row>)| panel.iter().any(|row| metric.median(row).is_some());
+    panels(summary, &[down, across]).into_iter().filter(has_figures).map(map).collect()
 }
 
 fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
@@ -197,7 +262,7 @@ fn curves(summary: &Summary, metric: Drawn<'_>, across: &String) -> Vec<Sheet> {
             lines: curves.to_vec(),
             marks: Vec::new(),
         };
-        (title, lines.picture().standalone(), text)
+        Sheet { drawn: lines.picture(), says: String::new(), text }
     };
     curves.chunks(CURVES_MAX).map(sheet).collect()
 }

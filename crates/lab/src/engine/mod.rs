@@ -9,9 +9,11 @@
 //! Record    one line of JSON ([`Record`]): all that later stages know.
 //! Exact     in virtual time the same key gives the same line, on any machine and in any order; so it is made once.
 
+pub mod explanation;
 pub mod figures;
 pub mod key;
 pub mod live;
+mod page;
 pub mod plan;
 pub mod point;
 pub mod question;
@@ -23,7 +25,8 @@ pub mod store;
 pub mod summary;
 pub mod sweep;
 
-pub use figures::{Figures, Picture};
+pub use explanation::Explanation;
+pub use figures::{Axes, Figures, Picture};
 pub use live::{Live, View};
 pub use plan::{Mistake, Plan, Trial};
 pub use point::{Point, Value};
@@ -33,4 +36,4 @@ pub use report::Report;
 pub use shard::Shard;
 pub use store::{Broken, Cache, Manifest, Merged, Records, Run, StoreError, merge};
 pub use summary::Summary;
-pub use sweep::{Options, Outcome, sweep};
+pub use sweep::{Options, Outcome, Progress, sweep};

@@ -9,6 +9,7 @@
 
 use super::point::{Point, Value};
 use super::question::{Failure, Parameter, Question, Time};
+use crate::nearest::{all, nearest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -260,7 +261,7 @@ impl Reader<'_> {
     ) -> Option<&'q dyn Question> {
         let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();
         let Some((_, value)) = entry(table, "question") else {
-            self.say(0..0, format!("the key 'question' is missing; {}", list(&names)));
+            self.say(0..0, format!("the key 'question' is missing; {}", all(&names)));
             return None;
         };
         let DeValue::String(name) = value.get_ref() else {
@@ -464,17 +465,4 @@ fn plain(figure: f64) -> f64 {
 /// The line of a place, from 1.
 fn line(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
-}
-
-/// The known word that somebody may have meant, or all of them.
-pub(crate) fn nearest(word: &str, known: &[&str]) -> String {
-    let scores = known.iter().map(|other| (strsim::normalized_damerau_levenshtein(word, other), other));
-    match scores.max_by(|one, other| one.0.total_cmp(&other.0)) {
-        Some((score, other)) if score >= 0.5 => format!("did you mean '{other}'?"),
-        _ => list(known),
-    }
-}
-
-fn list(known: &[&str]) -> String {
-    format!("there are: {}", known.join(", "))
 }

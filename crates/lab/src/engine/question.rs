@@ -1,8 +1,11 @@
 //! What may be asked: the parameters, what comes out, and one trial.
 
+use super::explanation::Explanation;
 use super::point::{Point, Value};
+use super::store::StoreError;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// In which time a question's trials run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,4 +103,17 @@ pub trait Question: Sync {
     /// # Errors
     /// [`Failure`]: whose fault it is.
     fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure>;
+
+    /// The command that asks it, where a plan alone cannot: what is here then only describes it.
+    fn asked_by(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What there is to say of a run's folder beyond its figures.
+    ///
+    /// # Errors
+    /// Where the folder is none of a run, or cannot be read.
+    fn explain(&self, _dir: &Path) -> Result<Explanation, StoreError> {
+        Ok(Explanation::default())
+    }
 }

@@ -1,9 +1,11 @@
 //! A report of a run: a page for people, pictures, and the summary for machines.
 //!
+//! Page      [`Report::html`]: one file for the browser, with what the question explains.
 //! Files     `report.md`; `summary.json`; an SVG a figure. Each is written whole, and the same records give the same bytes.
-//! Left out  everything that is pretty: a kit that draws pages takes [`Report`], which has all that they show.
 
-use super::figures::{Figures, draw};
+use super::explanation::Explanation;
+use super::figures::{Axes, Figures, draw};
+use super::page;
 use super::question::Metric;
 use super::store::{Manifest, Records, StoreError, pretty, put_whole};
 use super::summary::Summary;
@@ -25,6 +27,8 @@ pub struct Report {
     pub summary: Summary,
     /// The figures.
     pub figures: Figures,
+    /// What the question says of them.
+    pub explanation: Explanation,
 }
 
 impl Report {
@@ -39,9 +43,17 @@ impl Report {
         let broken = broken.collect();
         let count = records.lines.len() as u64;
         let Some(summary) = Summary::of(records.in_order(&manifest)) else { return Ok(None) };
-        let figures = draw(&summary, metrics);
+        let explanation = Explanation::default();
+        let figures = draw(&summary, metrics, None, &explanation);
         let trials = manifest.shard.count(manifest.plan.trials());
-        Ok(Some(Report { manifest, trials, records: count, broken, summary, figures }))
+        Ok(Some(Report { manifest, trials, records: count, broken, summary, figures, explanation }))
+    }
+
+    /// The same with what its question says of it, and over other axes.
+    #[must_use]
+    pub fn explained(self, metrics: &[Metric], axes: Option<&Axes>, explanation: Explanation) -> Report {
+        let figures = draw(&self.summary, metrics, axes, &explanation);
+        Report { figures, explanation, ..self }
     }
 
     /// Writes the files into a folder; returns their paths, the page first.
@@ -53,8 +65,8 @@ impl Report {
         let page = (dir.join("report.md"), self.markdown().into_bytes());
         let summary = (dir.join("summary.json"), pretty(&self.summary));
         let pictures = self.figures.pictures.iter();
-        let pictures = pictures
-            .map(|picture| (dir.join(format!("{}.svg", picture.name)), picture.svg.clone().into_bytes()));
+        let pictures =
+            pictures.map(|picture| (dir.join(format!("{}.svg", picture.name)), picture.svg().into_bytes()));
         let files: Vec<(PathBuf, Vec<u8>)> = [page, summary].into_iter().chain(pictures).collect();
         files.iter().try_for_each(|(path, bytes)| put_whole(path, bytes))?;
         Ok(files.into_iter().map(|(path, _)| path).collect())
@@ -88,7 +100,12 @@ impl Report {
         warnings
     }
 
-    /// The page.
+    /// The page for the browser. `what` is the question in a sentence, `command` what makes the page again.
+    pub fn html(&self, what: &str, command: &str) -> String {
+        page::document(self, what, command).html()
+    }
+
+    /// The page as Markdown.
     pub fn markdown(&self) -> String {
         let Summary { question, version, .. } = &self.summary;
         let time = if self.manifest.exact { "virtual time, exact" } else { "real time" };

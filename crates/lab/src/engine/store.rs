@@ -95,6 +95,7 @@ impl Manifest {
     pub fn read(dir: &Path) -> Result<Manifest, StoreError> {
         let path = dir.join(RUN);
         let text = fs::read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if dir.join(RECORDS).exists() => no_plan(dir),
             io::ErrorKind::NotFound => StoreError::Mismatch(format!(
                 "{} is no folder of a run, since it has no {RUN}: make one with 'kiban lab run PLAN --out {}'",
                 dir.display(),
@@ -154,10 +155,9 @@ impl Manifest {
                 self.version, wanted.version
             )
         } else if let Some(difference) = self.plan.difference(&wanted.plan) {
-            format!(
-                "{dir} is of another plan: {difference} differs. Take another folder (--out); with --cache, what both plans \
-                 share is not made again"
-            )
+            let cache =
+                if self.exact { "; with --cache, what both plans share is not made again" } else { "" };
+            format!("{dir} is of another plan: {difference} differs. Take another folder (--out){cache}")
         } else if self.shard != wanted.shard {
             format!(
                 "{dir} has the shard {}, and this is {}: each shard has a folder of its own (--out)",
@@ -168,6 +168,15 @@ impl Manifest {
         };
         Some(StoreError::Mismatch(what))
     }
+}
+
+/// Records that nobody can judge.
+fn no_plan(dir: &Path) -> StoreError {
+    StoreError::Mismatch(format!(
+        "{} has records, but no {RUN} that says of which plan, as sweeps of earlier versions left them: what made them has to \
+         make them again, in another folder (--out)",
+        dir.display()
+    ))
 }
 
 /// A line that does not count.
@@ -215,6 +224,9 @@ pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
     Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count).collect())
 }
 
+/// So many lines that are no records are named.
+const BROKEN_NAMED_MAX: usize = 10;
+
 /// What stands in a file of records.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
@@ -233,6 +245,10 @@ impl Records {
     /// Where it cannot be read.
     pub fn read(dir: &Path, manifest: &Manifest) -> Result<Records, StoreError> {
         let path = dir.join(RECORDS);
+        // A device may have no end.
+        if path.metadata().is_ok_and(|its| !its.is_file()) {
+            return Err(StoreError::Mismatch(format!("{} is no file: remove it", path.display())));
+        }
         match fs::read(&path) {
             Ok(bytes) => Ok(Records::of(&bytes, manifest)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Records::of(&[], manifest)),
@@ -244,10 +260,20 @@ impl Records {
         let mut records = Records { ended: bytes.is_empty() || bytes.ends_with(b"\n"), ..Records::default() };
         let members = manifest.plan.members();
         let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        let mut unnamed = 0_u64;
         for (place, line) in lines {
             if let Err(why) = records.take(line, manifest, &members) {
-                records.broken.push(Broken { line: place + 1, why });
+                if records.broken.len() < BROKEN_NAMED_MAX {
+                    records.broken.push(Broken { line: place + 1, why });
+                } else {
+                    unnamed += 1;
+                }
             }
+        }
+        if unnamed > 0
+            && let Some(last) = records.broken.last_mut()
+        {
+            last.why += &format!("; and {unnamed} more lines after it");
         }
         records
     }
@@ -316,10 +342,7 @@ impl Run {
             let has_records =
                 file.metadata().map_err(|error| StoreError::Read(path.clone(), error))?.len() > 0;
             if has_records {
-                return Err(StoreError::Mismatch(format!(
-                    "{} has records, but no {RUN} that says of which plan: take another folder (--out)",
-                    dir.display()
-                )));
+                return Err(no_plan(dir));
             }
             put_whole(&dir.join(RUN), &pretty(&manifest))?;
         }

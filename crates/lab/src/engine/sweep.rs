@@ -8,6 +8,8 @@
 //!           this version are noticed.
 //! Failures  what is lost is tried again within the same bound, and then counted as failed; it has no record, so that the next
 //!           run tries it again. The other trials go on.
+//! Patience  where all trials need one peer, a peer that is lost is called again for a while ([`Options::patience`]); then the
+//!           sweep ends early, since the other trials would be lost as well, and the next run goes on.
 //! Limits    the load guard sees processors, not the network or the disk.
 
 use super::key::VERSION;
@@ -17,13 +19,18 @@ use super::record::Record;
 use super::store::{Cache, Run, StoreError, line_of};
 use crate::environment::Environment;
 use crate::load::{Foreign, Meter, ProcMeter};
+use kiban_ground::Instant;
 use kiban_real::Clock;
+use kiban_real::measure::pause::pace;
 use serde::Serialize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// So many failed trials are named.
 const NAMED_MAX: usize = 10;
+/// How often a lost peer is called.
+const CALL: Duration = Duration::from_millis(500);
 
 /// How a sweep is made.
 #[derive(Clone, Debug)]
@@ -34,11 +41,14 @@ pub struct Options {
     pub foreign_cores_max: f64,
     /// How often a real trial is made again that was disturbed or lost.
     pub redos_max: u32,
+    /// How long a real trial is tried again that was lost, whatever the number of tries; then the sweep ends early. None: it is
+    /// tried as often as a disturbed one, and the others go on.
+    pub patience: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { workers: None, foreign_cores_max: 0.25, redos_max: 5 }
+        Options { workers: None, foreign_cores_max: 0.25, redos_max: 5, patience: None }
     }
 }
 
@@ -61,12 +71,19 @@ pub struct Outcome {
     pub failed: u64,
     /// The first of them, with what was wrong.
     pub failures: Vec<String>,
+    /// Why the sweep ended before its time; none if it did not.
+    pub ended_early: Option<String>,
 }
 
 impl Outcome {
     /// Whether every trial has a record now.
     pub fn is_whole(&self) -> bool {
-        self.failed == 0
+        self.failed == 0 && self.ended_early.is_none()
+    }
+
+    /// How many trials are over, well or not.
+    pub fn done(&self) -> u64 {
+        self.found + self.cached + self.made + self.failed
     }
 
     fn fail(&mut self, trial: &Trial, failure: &Failure) {
@@ -77,7 +94,44 @@ impl Outcome {
     }
 }
 
-/// Makes what a run has no record of. `progress` is called after every trial of the shard, found ones included.
+/// How far a sweep is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress<'a> {
+    /// What it did so far.
+    pub outcome: &'a Outcome,
+    /// The trial that it makes now; none in virtual time, where there are many, and at the end.
+    pub now: Option<&'a Trial>,
+}
+
+/// A clock to be patient by.
+pub trait Patience {
+    /// The moment, which never goes back.
+    fn now(&self) -> Instant;
+
+    /// Lets time go by.
+    fn pause(&mut self, length: Duration);
+}
+
+impl Patience for Clock {
+    fn now(&self) -> Instant {
+        Clock::now(self)
+    }
+
+    fn pause(&mut self, length: Duration) {
+        pace(length);
+    }
+}
+
+/// What a sweep in real time is lent.
+pub struct Lent<'a> {
+    /// Reads the machine's accounts.
+    pub meter: &'a mut dyn Meter,
+    /// Waits for a peer that was lost.
+    pub patience: &'a mut dyn Patience,
+}
+
+/// Makes what a run has no record of. `progress` is called after every trial of the shard, found ones included, and in real time
+/// also before the first.
 ///
 /// # Errors
 /// Where records cannot be written, or those that were found are not those that this build makes.
@@ -86,12 +140,14 @@ pub fn sweep(
     run: &Run,
     cache: Option<&Cache>,
     options: &Options,
-    progress: &(dyn Fn(&Outcome) + Sync),
+    progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Outcome, StoreError> {
-    sweep_with(question, run, cache, options, &mut ProcMeter::new(Clock::new()), progress)
+    let mut clock = Clock::new();
+    let lent = Lent { meter: &mut ProcMeter::new(clock), patience: &mut clock };
+    sweep_with(question, run, cache, options, lent, progress)
 }
 
-/// The same with another way to read the machine's accounts.
+/// The same with other accounts and another clock.
 ///
 /// # Errors
 /// As [`sweep`].
@@ -100,8 +156,8 @@ pub fn sweep_with(
     run: &Run,
     cache: Option<&Cache>,
     options: &Options,
-    meter: &mut dyn Meter,
-    progress: &(dyn Fn(&Outcome) + Sync),
+    lent: Lent<'_>,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Outcome, StoreError> {
     let manifest = run.manifest();
     let (plan, shard) = (&manifest.plan, manifest.shard);
@@ -115,11 +171,11 @@ pub fn sweep_with(
     }
     for _ in &found {
         outcome.found += 1;
-        progress(&outcome);
+        sweep.tell(&outcome, None);
     }
     let outcome = match question.time() {
         Time::Virtual => sweep.in_virtual_time(&open, outcome)?,
-        Time::Real => sweep.in_real_time(&open, meter, outcome)?,
+        Time::Real => sweep.in_real_time(&open, lent, outcome)?,
     };
     run.sync()?;
     Ok(outcome)
@@ -130,10 +186,14 @@ struct Sweep<'a> {
     run: &'a Run,
     cache: Option<&'a Cache>,
     options: &'a Options,
-    progress: &'a (dyn Fn(&Outcome) + Sync),
+    progress: &'a (dyn Fn(Progress<'_>) + Sync),
 }
 
 impl Sweep<'_> {
+    fn tell(&self, outcome: &Outcome, now: Option<&Trial>) {
+        (self.progress)(Progress { outcome, now });
+    }
+
     fn in_virtual_time(&self, open: &[Trial], outcome: Outcome) -> Result<Outcome, StoreError> {
         let (next, stop, compared) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let outcome = Mutex::new(outcome);
@@ -153,7 +213,7 @@ impl Sweep<'_> {
                         return Err(error);
                     }
                 }
-                (self.progress)(&outcome);
+                self.tell(&outcome, None);
             }
             Ok(())
         };
@@ -206,53 +266,78 @@ impl Sweep<'_> {
     fn in_real_time(
         &self,
         open: &[Trial],
-        meter: &mut dyn Meter,
+        mut lent: Lent<'_>,
         mut outcome: Outcome,
     ) -> Result<Outcome, StoreError> {
         let environment = Environment::read();
         for trial in open {
-            match self.quietest(trial, meter, &mut outcome.redone) {
-                Ok((metrics, foreign_cores)) => {
+            self.tell(&outcome, Some(trial));
+            match self.quietest(trial, &mut lent, &mut outcome.redone) {
+                Tried::Made(metrics, foreign_cores) => {
                     outcome.made += 1;
                     outcome.disturbed += u64::from(foreign_cores.is_some());
                     let environment = Some(environment.clone());
                     self.run.append(&Record { environment, foreign_cores, ..self.record(trial, metrics) })?;
                 }
-                Err(failure) => outcome.fail(trial, &failure),
+                Tried::Failed(failure) => outcome.fail(trial, &failure),
+                Tried::Gone(why) => {
+                    outcome.ended_early = Some(why);
+                    break;
+                }
             }
-            (self.progress)(&outcome);
         }
+        self.tell(&outcome, None);
         Ok(outcome)
     }
 
     /// Makes a trial until it was quiet, or too often: what came out, and the foreign load if it was never quiet.
-    fn quietest(
-        &self,
-        trial: &Trial,
-        meter: &mut dyn Meter,
-        redone: &mut u64,
-    ) -> Result<(Metrics, Option<f64>), Failure> {
-        let mut best: Result<(Metrics, Option<f64>), Failure> =
-            Err(Failure::Lost("it was never tried".to_owned()));
-        for redo in 0..=self.options.redos_max {
-            *redone += u64::from(redo > 0);
-            let start = meter.read();
+    fn quietest(&self, trial: &Trial, lent: &mut Lent<'_>, redone: &mut u64) -> Tried {
+        let mut best: Option<(Metrics, f64)> = None;
+        let mut lost_since = None;
+        let mut tries = 0;
+        loop {
+            let start = lent.meter.read();
             let asked = self.ask(trial);
-            let foreign = start.zip(meter.read()).map(|(start, end)| Foreign::between(start, end));
-            match asked {
-                Err(failure @ Failure::Impossible(_)) => return Err(failure),
-                Err(failure) if best.is_err() => best = Err(failure),
-                Err(_) => {}
+            let foreign = start.zip(lent.meter.read()).map(|(start, end)| Foreign::between(start, end));
+            let lost = match asked {
+                Err(failure @ Failure::Impossible(_)) => return Tried::Failed(failure),
+                Err(Failure::Lost(why)) => Some(why),
                 Ok(metrics) => {
                     let disturbed = foreign.filter(|foreign| foreign.exceeds(self.options.foreign_cores_max));
-                    let Some(cores) = disturbed.map(Foreign::cores) else { return Ok((metrics, None)) };
-                    if !matches!(&best, Ok((_, Some(least))) if *least <= cores) {
-                        best = Ok((metrics, Some(cores)));
+                    let Some(cores) = disturbed.map(Foreign::cores) else {
+                        return Tried::Made(metrics, None);
+                    };
+                    if best.as_ref().is_none_or(|(_, least)| cores < *least) {
+                        best = Some((metrics, cores));
                     }
+                    lost_since = None;
+                    None
                 }
+            };
+            let is_over = match (&lost, self.options.patience) {
+                (Some(_), Some(patience)) => {
+                    let now = lent.patience.now();
+                    now.since(*lost_since.get_or_insert(now)) >= patience
+                }
+                _ => {
+                    tries += 1;
+                    tries > self.options.redos_max
+                }
+            };
+            if !is_over {
+                if lost.is_some() && self.options.patience.is_some() {
+                    lent.patience.pause(CALL);
+                }
+                *redone += 1;
+                continue;
             }
+            return match (best, lost, self.options.patience) {
+                // What came out before the peer was lost counts; the next trial will find it gone.
+                (Some((metrics, cores)), ..) => Tried::Made(metrics, Some(cores)),
+                (None, Some(why), Some(_)) => Tried::Gone(why),
+                (None, why, _) => Tried::Failed(Failure::Lost(why.unwrap_or_default())),
+            };
         }
-        best
     }
 
     fn ask(&self, trial: &Trial) -> Result<Metrics, Failure> {
@@ -279,6 +364,16 @@ impl Sweep<'_> {
             foreign_cores: None,
         }
     }
+}
+
+/// What came of a real trial.
+enum Tried {
+    /// Figures, and the foreign load if every try was disturbed.
+    Made(Metrics, Option<f64>),
+    /// There are none, and the other trials go on.
+    Failed(Failure),
+    /// The peer stays lost: why.
+    Gone(String),
 }
 
 enum Made {

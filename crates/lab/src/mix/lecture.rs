@@ -180,6 +180,6 @@ mod tests {
             assert!((mbps - expected).abs() < 5e-4, "{transport_stream} {fec:?}: {mbps}");
         }
         let flow = Lecture::PAPER.plan().flows[0].clone();
-        assert!((flow.stream().line_bits_per_second() - mpeg2(false, Fec::Short)).abs() < 1.0);
+        assert!((flow.stream(60.0).line_bits_per_second() - mpeg2(false, Fec::Short)).abs() < 1.0);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Plan (TOML) ► run: sites, switches, boards, terminals in virtual time ► Outcome ► table, JSON, CSV, pictures
-//! lecture(…)  ┘                                                             └► Policing: a question for sweeps
+//! lecture(…)  ┘ └► real: the same sources and sinks on two hosts ───────────────┘ └► Policing: a question for sweeps
 //! ```
 //!
 //! Goal      what a contract does to traffic of different kinds that share it: paper \[2\]'s open question.
@@ -11,14 +11,18 @@
 //! Exact     virtual time: the same plan and seed give the same figures anywhere.
 //! Left out  virtual paths over several switches of the network; signalling.
 
+mod collect;
 mod lecture;
 mod network;
 mod outcome;
 mod plan;
 mod policing;
+pub(crate) mod real;
+mod traffic;
 
 pub use lecture::{Lecture, MPEG2_AUDIO_BPS, MPEG2_VIDEO_BPS, SOURCE_MBPS, Shaping, mpeg2};
 pub use network::run;
-pub use outcome::{FlowOutcome, Network as NetworkOutcome, Outcome, Sample};
+pub use outcome::{FlowOutcome, Medium, Network as NetworkOutcome, Outcome, Real, Sample};
 pub use plan::{Fec, Flow, Kind, Mistake, Network, Plan, Pvc, Site};
 pub use policing::Policing;
+pub use real::{Request, run as run_over};

@@ -10,25 +10,20 @@
 //! Queues    of each circuit and of each port hold `queue_cells`; what finds none free is dropped cell by cell.
 //! End       sources stop at `seconds`; then what is under way may arrive, so that what is missing afterwards is lost.
 //! Bulk      two boards that we ship, with LLC/SNAP, MTU 9180 and TCP; its cells are counted on their lines, so that there is
-//!           no delay of each.
+//!           no delay of each. What varies is told of blocks: how long after the one before each was there.
 
-use super::outcome::{FlowOutcome, Network, Outcome, Sample};
-use super::plan::{Fec, Flow, Kind, Plan, Pvc};
-use crate::stats::{quantile, sorted};
+use super::collect::{Collected, Fresh};
+use super::outcome::{Medium, Network, Outcome};
+use super::plan::{Flow, Kind, Plan, Pvc};
+use super::traffic::{self, BLOCK_OCTETS, contract, slot_us};
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, MemoryConfig, PortConfig, StreamId,
 };
-use kiban_ground::{Chance, Instant};
-use kiban_sim::program::Receiver;
-use kiban_sim::traffic::{
-    FrameSink, FrameSource, Jpeg, JpegConfig, Ledger, Outlet, Periodic, Shared, Sporadic, StreamConfig,
-    StreamSink, StreamSource, Tally, Unit,
-};
+use kiban_ground::Instant;
+use kiban_sim::traffic::{FrameSink, FrameSource, Ledger, Shared, StreamSink};
 use kiban_sim::{BoardNumber, Harm, LineNumber, Pair, Plug, Program, SwitchNumber, TerminalNumber, World};
-use kiban_stack::atm::aal1::Form;
-use kiban_stack::atm::{Contract, FABRIC_DELAY, Interval, Name, Penalty, Route, Switch, SwitchPort};
+use kiban_stack::atm::{FABRIC_DELAY, Name, Penalty, Route, Switch, SwitchPort};
 use kiban_stack::tcp;
-use kiban_wire::aal1::fec::Code;
 use kiban_wire::atm::{Interface, VCI_USER_FIRST, Vc};
 use std::any::Any;
 use std::net::SocketAddr;
@@ -41,14 +36,6 @@ const DRAIN: Duration = Duration::from_secs(1);
 const DRAIN_TCP: Duration = Duration::from_secs(20);
 /// Metres from a terminal or board to its site's switch.
 const LOCAL_METRES: f64 = 20.0;
-/// Damage of a stream is told in pictures.
-const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
-/// Audio: 16 kHz of 16 bit, in packets of 20 ms.
-const AUDIO_MBPS: f64 = 0.256;
-const AUDIO_PERIOD: Duration = Duration::from_millis(20);
-/// Data that control a lecture.
-const DATA_OCTETS: usize = 200;
-const DATA_PERIOD: Duration = Duration::from_secs(1);
 
 /// One end of a circuit at its site.
 enum End {
@@ -65,32 +52,10 @@ struct Circuit {
     lines: [Option<LineNumber>; 2],
     /// What has been read of those lines.
     seen: [u64; 2],
+    /// Times of TCP's blocks that have been read.
+    gaps: usize,
     /// When its program begins, if it has not.
     begins: Option<Instant>,
-}
-
-/// What has happened to a flow since somebody asked.
-#[derive(Default)]
-struct Fresh {
-    tally: Tally,
-    /// Units that were sent, that came whole, and that are known not to.
-    units: u64,
-    whole: u64,
-    lost: u64,
-    unit_delays: Vec<u64>,
-}
-
-/// What is collected of a flow.
-#[derive(Default)]
-struct Collected {
-    delays: Vec<u64>,
-    unit_delays: Vec<u64>,
-    outcome: FlowOutcome,
-    offered: u64,
-    carried: u64,
-    units: u64,
-    whole: u64,
-    damaged: u64,
 }
 
 struct Star {
@@ -132,15 +97,9 @@ pub fn run(plan: &Plan, done: &mut dyn FnMut(f64)) -> Outcome {
 impl Star {
     fn new(plan: &Plan) -> Star {
         let mut world = World::new(plan.seed);
-        let line_bps = (plan.network.line_mbps * 1e6) as u64;
-        let cell_time = Interval::of_line(line_bps);
-        let port = SwitchPort::plain(cell_time, Interface::Uni, plan.network.queue_cells);
-        let circuits: Vec<(usize, &Flow)> = plan
-            .flows
-            .iter()
-            .enumerate()
-            .flat_map(|(number, flow)| std::iter::repeat_n((number, flow), flow.copies))
-            .collect();
+        let port = SwitchPort::plain(traffic::cell_time(plan), Interface::Uni, plan.network.queue_cells);
+        let circuits: Vec<(usize, &Flow)> =
+            traffic::circuits(plan).into_iter().map(|number| (number, &plan.flows[number])).collect();
         // Ports of a site's switch: 0 towards the network, then one for each end of a circuit.
         let mut ends = vec![0; plan.sites.len()];
         let mut places = Vec::new();
@@ -196,49 +155,24 @@ impl Star {
             join(&mut world, uplink, Plug::Switch(network, number), site.km * 1000.0);
         }
         let mut star = Star { world, switches, edges, network, circuits: Vec::new() };
-        let chance = Chance::from_seed(plan.seed ^ 0x6d69_7865_6421);
         for (number, ((flow, _), ends)) in circuits.iter().zip(places).enumerate() {
-            let chance = chance.fork(number as u64 + 1);
-            star.add(plan, *flow, VCI_USER_FIRST + number as u16, ends, chance, cell_time);
+            star.add(plan, *flow, number, ends);
         }
         star
     }
 
     /// Both ends of a circuit, on the ports of their sites.
-    fn add(
-        &mut self,
-        plan: &Plan,
-        number: usize,
-        vci: u16,
-        places: [(usize, usize); 2],
-        mut chance: Chance,
-        cell_time: Interval,
-    ) {
+    fn add(&mut self, plan: &Plan, number: usize, circuit: usize, places: [(usize, usize); 2]) {
         let flow = &plan.flows[number];
-        let (ledger, vc) = (Ledger::shared(), Vc::new(0, vci));
-        let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
-        let outlet = Outlet { vc, cell_time, contract };
-        let begin = Duration::from_secs_f64(flow.begin_s);
-        let end =
-            Instant::ZERO + Duration::from_secs_f64(flow.end_s.unwrap_or(plan.seconds).min(plan.seconds));
+        let (ledger, vc) = (Ledger::shared(), Vc::new(0, VCI_USER_FIRST + circuit as u16));
         let mut begins = None;
         let ends = if flow.kind == Kind::Bulk {
-            begins = Some(Instant::ZERO + begin);
-            [0, 1].map(|side| End::Board(self.world.add_board(&board(plan, flow, side, vc, contract))))
-        } else if flow.kind.is_stream() {
-            let config = flow.stream();
-            let begin = begin + Duration::from_nanos(chance.below(1_000_000));
-            let source = StreamSource::new(outlet, config, begin, end, ledger.clone());
-            let sink = StreamSink::new(config, ledger.clone());
-            [Box::new(source) as Box<dyn kiban_sim::Terminal>, Box::new(sink)]
-                .map(|terminal| End::Terminal(self.world.add_terminal(terminal)))
+            begins = Some(Instant::ZERO + Duration::from_secs_f64(flow.begin_s));
+            [0, 1].map(|side| End::Board(self.world.add_board(&board(plan, flow, side, vc))))
         } else {
-            let later = move |unit: Unit| Unit { at: unit.at + begin, ..unit };
-            let program = Box::new(flow.program(chance).map(later));
-            let source = FrameSource::new(outlet, program, flow.frame_octets, end, ledger.clone());
-            let sink = FrameSink::new(flow.frame_octets, ledger.clone());
-            [Box::new(source) as Box<dyn kiban_sim::Terminal>, Box::new(sink)]
-                .map(|terminal| End::Terminal(self.world.add_terminal(terminal)))
+            let source = traffic::source(plan, flow, vc, traffic::chance(plan, circuit), ledger.clone());
+            let sink = traffic::sink(flow, plan.seconds, ledger.clone());
+            [source, sink].map(|terminal| End::Terminal(self.world.add_terminal(terminal)))
         };
         let mut lines = [None, None];
         for side in 0..2 {
@@ -251,7 +185,7 @@ impl Star {
                 join(&mut self.world, plug, Plug::Switch(self.switches[site], port), LOCAL_METRES);
             lines[side] = Some(if side == 0 { up } else { down });
         }
-        self.circuits.push(Circuit { flow: number, ledger, ends, lines, seen: [0; 2], begins });
+        self.circuits.push(Circuit { flow: number, ledger, ends, lines, seen: [0; 2], gaps: 0, begins });
     }
 
     /// TCP flows whose time has come.
@@ -265,8 +199,7 @@ impl Star {
                 continue;
             }
             circuit.begins = None;
-            let receiver = Receiver::new(PORT, 1, Box::new(|_| Box::new(|_, _| {})));
-            self.world.run_program(*sink, Box::new(receiver));
+            self.world.run_program(*sink, Box::new(Drain::default()));
             self.world.run_program(*source, Box::new(Bulk { end, stream: None, ended: false }));
         }
     }
@@ -298,14 +231,12 @@ impl Star {
             match &circuit.ends {
                 [End::Board(source), End::Board(sink)] => {
                     outcome.retransmissions += self.world.board(*source).counter("tcp", "retransmissions");
-                    if let Some(receiver) = self.world.program::<Receiver>(*sink) {
-                        outcome.octets += receiver.received().iter().map(|stream| stream.bytes).sum::<u64>();
-                    }
+                    outcome.octets += self.world.program::<Drain>(*sink).map_or(0, |drain| drain.octets);
                 }
                 [_, End::Terminal(sink)] => {
                     if let Some(sink) = self.world.terminal::<StreamSink>(*sink) {
                         outcome.add(sink.counters());
-                        outcome.clock_ppm = sink.clock_ratio().map(|ratio| (ratio - 1.0) * 1e6);
+                        outcome.tell_clock(plan.flows[circuit.flow].clock_ppm, sink);
                     }
                 }
                 _ => {}
@@ -318,13 +249,22 @@ impl Star {
             counters.cells_dropped_port_full + counters.cells_dropped_queue_full
         };
         let network = Network {
+            kind: Medium::Virtual,
             cells_in: counters.cells_in,
             cells_policed: counters.cells_policed,
             cells_tagged: counters.cells_tagged,
             cells_dropped_full: full(&counters) + others.iter().map(full).sum::<u64>(),
         };
-        let flows = flows.into_iter().zip(&plan.flows).map(|(flow, said)| flow.finish(plan, said)).collect();
-        Outcome { title: plan.title.clone(), seed: plan.seed, seconds: plan.seconds, flows, network }
+        let flows =
+            flows.into_iter().zip(&plan.flows).map(|(flow, said)| flow.finish(plan.seconds, said)).collect();
+        Outcome {
+            title: plan.title.clone(),
+            seed: plan.seed,
+            seconds: plan.seconds,
+            flows,
+            network,
+            real: None,
+        }
     }
 }
 
@@ -354,85 +294,19 @@ impl Circuit {
                     self.seen[1] = damaged;
                 }
             }
-            _ => {
+            [_, End::Board(sink)] => {
+                if let Some(drain) = world.program::<Drain>(*sink) {
+                    fresh.tally.delays.extend(&drain.gaps[self.gaps..]);
+                    self.gaps = drain.gaps.len();
+                }
                 let now = self.lines.map(|line| line.map_or(0, |line| world.line(line).cells()));
                 fresh.tally.offered += now[0] - self.seen[0];
                 fresh.tally.carried += now[1] - self.seen[1];
                 self.seen = now;
             }
+            _ => {}
         }
     }
-}
-
-impl Collected {
-    fn of(flow: &Flow) -> Collected {
-        let outcome = FlowOutcome {
-            name: flow.name.clone(),
-            kind: Some(flow.kind),
-            from: flow.from.text.clone(),
-            to: flow.to.text.clone(),
-            copies: flow.copies,
-            ..FlowOutcome::default()
-        };
-        Collected { outcome, ..Collected::default() }
-    }
-
-    fn sample(&mut self, fresh: &Fresh, at_s: f64, seconds: f64) {
-        let mbps = |cells: u64| (cells * 424) as f64 / seconds * 1e-6;
-        let (p50, p99) = variation_us(&fresh.tally.delays);
-        let is_stream = self.outcome.kind.is_some_and(Kind::is_stream);
-        let pictures = (seconds / PICTURE.as_secs_f64()).round() as u64 * self.outcome.copies as u64;
-        self.outcome.samples.push(Sample {
-            at_s,
-            offered_mbps: mbps(fresh.tally.offered),
-            carried_mbps: mbps(fresh.tally.carried),
-            cells_lost: fresh.tally.lost,
-            units: if is_stream { pictures } else { fresh.units },
-            units_lost: fresh.lost,
-            variation_us_p50: p50,
-            variation_us_p99: p99,
-        });
-    }
-
-    fn add(&mut self, mut fresh: Fresh) {
-        self.offered += fresh.tally.offered;
-        self.carried += fresh.tally.carried;
-        self.units += fresh.units;
-        self.whole += fresh.whole;
-        self.damaged += fresh.lost;
-        self.outcome.cells_strange += fresh.tally.strange;
-        self.delays.append(&mut fresh.tally.delays);
-        self.unit_delays.append(&mut fresh.unit_delays);
-    }
-
-    fn finish(mut self, plan: &Plan, flow: &Flow) -> FlowOutcome {
-        let mbps = |cells: u64| (cells * 424) as f64 / plan.seconds * 1e-6;
-        let outcome = &mut self.outcome;
-        (outcome.cells, outcome.cells_lost) = (self.offered, self.offered.saturating_sub(self.carried));
-        (outcome.offered_mbps, outcome.carried_mbps) = (mbps(self.offered), mbps(self.carried));
-        (outcome.variation_us_p50, outcome.variation_us_p99) = variation_us(&self.delays);
-        let delays = sorted(&self.unit_delays.iter().map(|nanos| *nanos as f64 * 1e-6).collect::<Vec<_>>());
-        outcome.unit_ms_p50 = quantile(&delays, 0.5);
-        outcome.unit_ms_p99 = quantile(&delays, 0.99);
-        let sends = (flow.end_s.unwrap_or(plan.seconds).min(plan.seconds) - flow.begin_s).max(0.0);
-        match flow.kind {
-            Kind::Constant | Kind::Mpeg2 => {
-                outcome.units = (sends / PICTURE.as_secs_f64()).round() as u64 * flow.copies as u64;
-                // Damage may be met after the last of them: it is one of theirs.
-                outcome.units_lost = self.damaged.min(outcome.units);
-            }
-            Kind::Bulk => outcome.goodput_mbps = Some(outcome.octets as f64 * 8e-6 / sends.max(1e-3)),
-            _ => (outcome.units, outcome.units_lost) = (self.units, self.units.saturating_sub(self.whole)),
-        }
-        self.outcome
-    }
-}
-
-/// By how much delays exceed the shortest, microseconds: half of them by no more, and 99 of 100.
-fn variation_us(delays: &[u64]) -> (Option<f64>, Option<f64>) {
-    let Some(least) = delays.iter().min() else { return (None, None) };
-    let sorted = sorted(&delays.iter().map(|delay| (delay - least) as f64 * 1e-3).collect::<Vec<_>>());
-    (quantile(&sorted, 0.5), quantile(&sorted, 0.99))
 }
 
 impl Plan {
@@ -441,52 +315,6 @@ impl Plan {
         let site = |name| self.site(name).expect("the plan was judged");
         (site(&pvc.from), site(&pvc.to))
     }
-}
-
-impl Flow {
-    /// As AAL1 is told of it.
-    pub(super) fn stream(&self) -> StreamConfig {
-        let form = match (self.fec, self.block_octets) {
-            (Fec::Short, _) => Form::Corrected(Code::Short),
-            (Fec::Long, _) => Form::Corrected(Code::Long),
-            (Fec::None, Some(block_octets)) => Form::Structured { block_octets },
-            (Fec::None, None) => Form::Stream,
-        };
-        let mbps = self.mbps.unwrap_or((super::MPEG2_VIDEO_BPS + super::MPEG2_AUDIO_BPS) * 1e-6);
-        let bits_per_second = (mbps * 1e6).round() as u64;
-        StreamConfig { form, bits_per_second, stamps: self.stamps, period: PICTURE }
-    }
-
-    /// When it sends what.
-    fn program(&self, mut chance: Chance) -> Box<dyn Iterator<Item = Unit>> {
-        match self.kind {
-            Kind::Audio => {
-                let octets = self.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();
-                Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut chance))
-            }
-            Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, chance)),
-            _ => Box::new(Jpeg::new(
-                JpegConfig {
-                    pictures_per_second: self.pictures_per_second,
-                    ranges: self.ranges.iter().map(|[low, high]| (low * 1e6, high * 1e6)).collect(),
-                    scene: Duration::from_secs_f64(self.scene_s),
-                    spread: self.spread,
-                    frame_octets_max: self.frame_octets,
-                },
-                chance,
-            )),
-        }
-    }
-}
-
-fn contract(mbps: f64, tolerance_us: f64) -> Contract {
-    let peak = Interval::of_line(((mbps * 1e6).round() as u64).max(1));
-    Contract::peak(peak, Duration::from_nanos((tolerance_us * 1e3).round() as u64))
-}
-
-/// A shaper on a line of slots needs a tolerance of a slot to reach its rate.
-fn slot_us(plan: &Plan) -> f64 {
-    (424.0 / plan.network.line_mbps * 1e3).ceil() * 1e-3
 }
 
 /// The switch at a site's edge that shapes paths.
@@ -513,7 +341,8 @@ fn join(world: &mut World, one: Plug, other: Plug, metres: f64) -> (LineNumber, 
 /// A port that nobody else has.
 const PORT: u16 = 5001;
 
-fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc, contract: Option<Contract>) -> BoardConfig {
+fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {
+    let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
     let prefix = kiban_stack::ip::Prefix::new(Pair::address(0), 24);
     let mut port = AtmPortConfig::oc3c(Pair::address(side), prefix);
     port.line_bits_per_second = (plan.network.line_mbps * 1e6) as u64;
@@ -561,6 +390,57 @@ impl Program for Bulk {
         match completion {
             Completion::Opened { .. } | Completion::Writable { .. } => self.pump(host, now),
             Completion::Ended { stream, .. } => {
+                self.ended = true;
+                let _ = host.close(stream);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A reader that notes when each block was there.
+#[derive(Default)]
+struct Drain {
+    octets: u64,
+    last: Option<Instant>,
+    /// From one block to the next, nanoseconds.
+    gaps: Vec<u64>,
+    ended: bool,
+}
+
+impl Drain {
+    fn read(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
+        let mut room = [0; 9140];
+        while let Ok(count @ 1..) = host.read(stream, &mut room) {
+            let blocks = self.octets / BLOCK_OCTETS;
+            self.octets += count as u64;
+            if self.octets / BLOCK_OCTETS > blocks {
+                self.gaps.extend(self.last.map(|last| now.since(last).as_nanos() as u64));
+                self.last = Some(now);
+            }
+        }
+    }
+}
+
+impl Program for Drain {
+    fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
+        let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, PORT));
+        host.listen_with(any, false).expect("the board is new");
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::Readable { stream } => self.read(stream, host, now),
+            Completion::PeerFinished { stream } | Completion::Ended { stream, .. } => {
+                self.read(stream, host, now);
                 self.ended = true;
                 let _ = host.close(stream);
             }

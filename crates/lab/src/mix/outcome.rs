@@ -3,6 +3,7 @@
 use super::plan::Kind;
 use crate::report::picture::{Line, Stacked};
 use crate::table::Table;
+use kiban_sim::traffic::StreamSink;
 use kiban_stack::atm::aal1::ReceiverCounters;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -50,8 +51,13 @@ pub struct FlowOutcome {
     pub cells: u64,
     /// Cells that did not arrive.
     pub cells_lost: u64,
-    /// Cells that arrived and were not sent: there should be none.
+    /// Cells that arrived and were not sent, or twice: there should be none.
     pub cells_strange: u64,
+    /// Of those that did not arrive: such that broke their contract. Known of each flow over a real network.
+    pub cells_policed: Option<u64>,
+    /// Over a real network: datagrams that came after a later one of their circuit (RFC 4737 §3.3). Their cells arrived, and were
+    /// of no use.
+    pub datagrams_reordered: u64,
     /// Pictures and the like sent.
     pub units: u64,
     /// Those that did not come whole.
@@ -74,12 +80,24 @@ pub struct FlowOutcome {
     pub sequence_losses: u64,
     /// AAL1: by how much the source's clock is faster than nominal, by its stamps, parts in a million.
     pub clock_ppm: Option<f64>,
+    /// AAL1: the same by the level of the far end's buffer, over the last quarter of the time.
+    pub recovered_ppm: Option<f64>,
+    /// AAL1: by how much that buffer fell below where it is to stand, milliseconds.
+    pub buffer_below_ms: f64,
+    /// AAL1: by how much it rose above.
+    pub buffer_above_ms: f64,
+    /// AAL1: times that it ran empty or over.
+    pub slips: u64,
     /// TCP: octets that arrived in order.
     pub octets: u64,
     /// TCP: the rate of these, Mbit/s.
     pub goodput_mbps: Option<f64>,
     /// TCP: segments sent again.
     pub retransmissions: u64,
+    /// TCP over a real network: the kernel's smoothed round trip, microseconds: half of the time no more.
+    pub round_us_p50: Option<f64>,
+    /// 99 of 100 times no more.
+    pub round_us_p99: Option<f64>,
     /// Over time.
     pub samples: Vec<Sample>,
 }
@@ -101,19 +119,77 @@ impl FlowOutcome {
         self.matrices_uncorrectable += counters.matrices_uncorrectable;
         self.sequence_losses += counters.sequence_losses;
     }
+
+    /// What the far end knows of the source's clock, which is truly `truth` ppm off. Of several copies the worst is told.
+    pub(super) fn tell_clock(&mut self, truth: f64, sink: &StreamSink) {
+        let worse = |one: Option<f64>, other: Option<f64>| {
+            let error = |ppm: &f64| (ppm - truth).abs();
+            one.into_iter().chain(other).max_by(|one, other| error(one).total_cmp(&error(other)))
+        };
+        self.clock_ppm = worse(self.clock_ppm, sink.clock_ratio().map(|ratio| (ratio - 1.0) * 1e6));
+        if let Some(recovered) = sink.recovered() {
+            self.recovered_ppm = worse(self.recovered_ppm, Some(recovered.ppm));
+            self.buffer_below_ms = self.buffer_below_ms.max(recovered.below_ms);
+            self.buffer_above_ms = self.buffer_above_ms.max(recovered.above_ms);
+            self.slips += recovered.slips;
+        }
+    }
 }
 
-/// What the network's switch did.
+/// Which network carried a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Medium {
+    /// Switches and lines in virtual time.
+    #[default]
+    Virtual,
+    /// That between two hosts.
+    Real,
+}
+
+/// What the network's switch did; of a real network, what the contracts at its far end did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Network {
+    /// Which it is.
+    pub kind: Medium,
     /// Cells that came in.
     pub cells_in: u64,
     /// Cells dropped because they broke their contract.
     pub cells_policed: u64,
     /// Cells marked as of low priority because they did.
     pub cells_tagged: u64,
-    /// Cells that found a queue full, here or in a site's switch.
+    /// Cells that found a queue full, here or in a site's switch; of a real network, that of a path that is shaped.
     pub cells_dropped_full: u64,
+}
+
+/// What is known of a real network, and of the hosts at its ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Real {
+    /// The host at the far end.
+    pub peer: String,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Of these: such that did not come. None if the peer could not say.
+    pub datagrams_lost: Option<u64>,
+    /// Octets of them, with the headers of UDP and IP.
+    pub octets: u64,
+    /// Of these: such that this host's own queue did not take.
+    pub refused_here: u64,
+    /// Such that the peer's limit of its rate refused.
+    pub refused_there: u64,
+    /// Such that found the peer's own buffer full.
+    pub dropped_there: Option<u64>,
+    /// How late datagrams left, microseconds: 99 of 100 by no more. It is in no delay.
+    pub late_us_p99: Option<f64>,
+    /// The latest.
+    pub late_us_max: Option<f64>,
+    /// By how much the fastest of the last quarter of the time were later than those of the first, microseconds: two clocks that
+    /// drift, or a queue that stands.
+    pub drift_us: Option<f64>,
+    /// Flows of the plan that leave other sites.
+    pub left_out: Vec<String>,
+    /// Why it ended before its time, if it did.
+    pub ended_early: Option<String>,
 }
 
 /// What came of a plan.
@@ -123,12 +199,15 @@ pub struct Outcome {
     pub title: String,
     /// The seed.
     pub seed: u64,
-    /// Virtual seconds.
+    /// Seconds, virtual or real.
     pub seconds: f64,
     /// Its flows.
     pub flows: Vec<FlowOutcome>,
     /// The network.
     pub network: Network,
+    /// What is known of a real one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real: Option<Real>,
 }
 
 impl Outcome {
@@ -206,10 +285,55 @@ impl Outcome {
     }
 }
 
+impl Real {
+    fn remark(&self, table: &mut Table, seconds: f64) {
+        let mbps = self.octets as f64 * 8e-6 / seconds.max(1e-9);
+        let lost = self.datagrams_lost.map_or("an unknown number".to_owned(), |lost| lost.to_string());
+        table.remark(format!(
+            "A real network: {} datagrams, {mbps:.3} Mbit/s with the headers of UDP and IP; {lost} did not come, of which this host's \
+             own queue refused {}.",
+            self.datagrams, self.refused_here
+        ));
+        if let (Some(p99), Some(max)) = (self.late_us_p99, self.late_us_max) {
+            table.remark(format!(
+                "The sender was late by {p99:.0} us (99 of 100 by no more) and {max:.0} us at worst, which is in no delay."
+            ));
+        }
+        for (count, what) in [
+            (self.refused_there, "were beyond the server's --rate"),
+            (
+                self.dropped_there.unwrap_or(0),
+                "found the server's own buffer full: its host is too slow, not the network",
+            ),
+        ] {
+            if count > 0 {
+                table.remark(format!("{count} datagrams {what}."));
+            }
+        }
+        if let Some(drift) = self.drift_us {
+            table.remark(format!(
+                "The fastest of the last quarter were {drift:+.0} us later than those of the first: clocks that drift, or a queue \
+                 that stands; CDV has it in it."
+            ));
+        }
+        if !self.left_out.is_empty() {
+            table.remark(format!("Left out, since they leave other sites: {}.", self.left_out.join(", ")));
+        }
+        if let Some(why) = &self.ended_early {
+            table.remark(format!("ENDED EARLY: {why}. What is told is what there is."));
+        }
+    }
+}
+
 /// For people.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = format!("{}: {} s, seed {}", self.title, self.seconds, self.seed);
+        let title = match &self.real {
+            None => format!("{}: {} s, seed {}", self.title, self.seconds, self.seed),
+            Some(real) => {
+                format!("{}: {:.1} s to {}, seed {}", self.title, self.seconds, real.peer, self.seed)
+            }
+        };
         let mut table = Table::new(title.trim_start_matches(": "))
             .words("flow")
             .words("path")
@@ -235,13 +359,42 @@ impl fmt::Display for Outcome {
             }
             if let Some(goodput) = flow.goodput_mbps {
                 name += &table.note(format!(
-                    "{}: {goodput:.2} Mbit/s in order, {} segments sent again",
+                    "{}: {goodput:.2} Mbit/s in order, {} segments sent again; its CDV is that of blocks of 64 KiB: how much \
+                     longer than the fastest each took",
                     flow.name, flow.retransmissions
                 ));
             }
             if let Some(ppm) = flow.clock_ppm {
                 name +=
                     &table.note(format!("{}: the source's clock is {ppm:+.2} ppm by its stamps", flow.name));
+            }
+            if let (Some(p50), Some(p99)) = (flow.round_us_p50, flow.round_us_p99) {
+                name += &table.note(format!(
+                    "{}: the kernel's round trip, smoothed: {:.2} ms, 99 of 100 times no more than {:.2}",
+                    flow.name,
+                    p50 * 1e-3,
+                    p99 * 1e-3
+                ));
+            }
+            if let Some(policed) = flow.cells_policed.filter(|policed| *policed > 0) {
+                name += &table
+                    .note(format!("{}: {policed} cells broke the contract and were dropped", flow.name));
+            }
+            if flow.datagrams_reordered > 0 {
+                name += &table.note(format!(
+                    "{}: {} datagrams came after a later one",
+                    flow.name, flow.datagrams_reordered
+                ));
+            }
+            if let Some(ppm) = flow.recovered_ppm {
+                name += &table.note(format!(
+                    "{}: read at {ppm:+.1} ppm of the nominal rate by the level of its buffer, which fell {:.2} ms below and rose \
+                     {:.2} ms above where it is to stand{}",
+                    flow.name,
+                    flow.buffer_below_ms,
+                    flow.buffer_above_ms,
+                    if flow.slips == 0 { String::new() } else { format!(", and ran empty or over {} times: the rate means little", flow.slips) }
+                ));
             }
             table.row([
                 name,
@@ -257,12 +410,24 @@ impl fmt::Display for Outcome {
             ]);
         }
         let Network { cells_policed, cells_tagged, cells_dropped_full, .. } = self.network;
+        let Some(real) = &self.real else {
+            table.remark(format!(
+                "The network dropped {cells_policed} cells and marked {cells_tagged} that broke contracts; {cells_dropped_full} found a \
+                 queue full."
+            ));
+            table.remark(
+                "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their flow.",
+            );
+            return table.fmt(f);
+        };
+        real.remark(&mut table, self.seconds);
         table.remark(format!(
-            "The network dropped {cells_policed} cells and marked {cells_tagged} that broke contracts; {cells_dropped_full} found a \
-             queue full."
+            "At the far end {cells_policed} cells broke contracts and were dropped, {cells_tagged} were marked; {cells_dropped_full} \
+             found the queue of a shaped path full."
         ));
         table.remark(
-            "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their flow.",
+            "Rates in Mbit/s of cells of 53 octets, of TCP those of its payload. CDV: by how much datagrams were later than the fastest \
+             of their flow (PDV, RFC 5481 4.2).",
         );
         table.fmt(f)
     }

@@ -3,6 +3,7 @@
 //! Errors    name the line, what is wrong there and what to do; a key that is not known is an error with the nearest that is.
 //! Rates     of contracts and of pictures are those on the line, cells included; of a constant rate, those of the user.
 
+use crate::nearest::nearest;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::ops::Range;
@@ -45,11 +46,13 @@ pub struct Network {
     pub line_mbps: f64,
     /// Cells that may wait at an output port.
     pub queue_cells: usize,
+    /// Cells of a datagram at most, over a real network.
+    pub datagram_cells: usize,
 }
 
 impl Default for Network {
     fn default() -> Network {
-        Network { line_mbps: 149.76, queue_cells: 8192 }
+        Network { line_mbps: 149.76, queue_cells: 8192, datagram_cells: 25 }
     }
 }
 
@@ -130,6 +133,9 @@ pub struct Flow {
     /// AAL1: whether the source's clock goes with it as residual time stamps.
     #[serde(default)]
     pub stamps: bool,
+    /// By how much the source's clock is faster than nominal, parts in a million (constant, mpeg2).
+    #[serde(default)]
+    pub clock_ppm: f64,
     /// AAL5: octets of a frame at most.
     #[serde(default = "mtu")]
     pub frame_octets: usize,
@@ -192,7 +198,7 @@ impl Kind {
 }
 
 /// AAL1's check octets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fec {
     /// None.
@@ -286,6 +292,8 @@ fn window() -> u32 {
 /// Bounds that keep a run within memory and a VPI within 8 bits.
 const PVCS_MAX: usize = 255;
 const CIRCUITS_MAX: usize = 4096;
+/// A clock further off is broken: SRTS and the adaptive rule could not follow.
+const CLOCK_PPM_MAX: f64 = 500.0;
 
 impl Plan {
     /// Reads a plan and judges it.
@@ -325,6 +333,10 @@ impl Plan {
         positive("seconds", self.seconds, 0)?;
         positive("line_mbps", self.network.line_mbps, 0)?;
         positive("sample_ms", self.sample_ms as f64, 0)?;
+        if !(1..=25).contains(&self.network.datagram_cells) {
+            let wrong = format!("datagram_cells is {}", self.network.datagram_cells);
+            return Err(mistake(0, wrong, "1 to 25 are possible"));
+        }
         for (number, site) in self.sites.iter().enumerate() {
             if self.site(&site.name) != Some(number) {
                 let wrong = format!("there are two sites `{}`", site.name.text);
@@ -339,7 +351,7 @@ impl Plan {
                 return Ok(());
             }
             let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
-            Err(mistake(name.at, format!("there is no site `{}`", name.text), &hint(&name.text, &names)))
+            Err(mistake(name.at, format!("there is no site `{}`", name.text), &nearest(&name.text, &names)))
         };
         if self.pvcs.len() > PVCS_MAX {
             return Err(mistake(0, format!("{} paths", self.pvcs.len()), "at most 255 have names"));
@@ -399,13 +411,14 @@ impl Flow {
             fec: Fec::None,
             block_octets: None,
             stamps: false,
+            clock_ppm: 0.0,
             frame_octets: mtu(),
             shape_mbps: None,
             window_kib: window(),
         }
     }
 
-    fn judge(&self) -> Result<(), (String, String)> {
+    pub(super) fn judge(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: String, remedy: &str| Err((wrong, remedy.to_owned()));
         match self.kind {
             Kind::Constant if self.mbps.is_none() => {
@@ -437,6 +450,12 @@ impl Flow {
         if self.block_octets == Some(0) {
             return wrong("blocks of 0 octets".into(), "say how long a block is, or leave it out");
         }
+        if !(-CLOCK_PPM_MAX..=CLOCK_PPM_MAX).contains(&self.clock_ppm) {
+            return wrong(format!("clock_ppm is {}", self.clock_ppm), "-500 to 500 are possible");
+        }
+        if self.clock_ppm != 0.0 && !self.kind.is_stream() {
+            return wrong("clock_ppm".into(), "only constant and mpeg2 have a clock of their own");
+        }
         if !(64..=65_535).contains(&self.frame_octets) {
             return wrong(format!("frame_octets is {}", self.frame_octets), "64 to 65535 are possible");
         }
@@ -464,19 +483,9 @@ fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match (message.starts_with("unknown field") || message.starts_with("unknown variant"), &words[..]) {
         (true, [word, known @ ..]) => {
-            Mistake { line, wrong: format!("`{word}` is not known here"), remedy: hint(word, known) }
+            Mistake { line, wrong: format!("`{word}` is not known here"), remedy: nearest(word, known) }
         }
         _ => Mistake { line, wrong: message.to_owned(), remedy: String::new() },
-    }
-}
-
-/// The nearest of the known words, or all of them.
-fn hint(word: &str, known: &[&str]) -> String {
-    let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
-    match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
-        Some(other) => format!("did you mean `{other}`?"),
-        None if known.is_empty() => "there are none yet".to_owned(),
-        None => format!("known are {}", known.join(", ")),
     }
 }
 
@@ -500,13 +509,13 @@ mod tests {
         let plan = Plan::read(GOOD).expect("a good plan");
         assert_eq!((plan.sites.len(), plan.pvcs.len(), plan.flows[0].kind), (2, 1, Kind::Audio));
         for (from, to, expected) in [
-            ("seconds = 1", "secnds = 1", "line 1: `secnds` is not known here: did you mean `seconds`?"),
-            ("mbps = 10", "mbsp = 10", "line 9: `mbsp` is not known here: did you mean `mbps`?"),
-            ("\"audio\"", "\"adio\"", "line 12: `adio` is not known here: did you mean `audio`?"),
+            ("seconds = 1", "secnds = 1", "line 1: `secnds` is not known here: did you mean 'seconds'?"),
+            ("mbps = 10", "mbsp = 10", "line 9: `mbsp` is not known here: did you mean 'mbps'?"),
+            ("\"audio\"", "\"adio\"", "line 12: `adio` is not known here: did you mean 'audio'?"),
             (
                 "kind = \"audio\"\nfrom = \"a\"",
                 "kind = \"audio\"\nfrom = \"c\"",
-                "line 13: there is no site `c`: did you mean `a`?",
+                "line 13: there is no site `c`: there are: a, b",
             ),
             (
                 "\"audio\"\nfrom = \"a\"\nto = \"b\"",
@@ -520,6 +529,11 @@ mod tests {
                 "line 13: flow `f`: pictures without a rate: say ranges = [[2.1, 5.5]]",
             ),
             ("\"audio\"", "\"constant\"", "line 13: flow `f`: a constant rate without a rate: say mbps"),
+            (
+                "\"audio\"",
+                "\"audio\"\nclock_ppm = 5",
+                "line 14: flow `f`: clock_ppm: only constant and mpeg2 have a clock of their own",
+            ),
             ("name = \"b\"", "name = \"a\"", "line 5: there are two sites `a`: names are given once"),
             ("mbps = 10", "mbps = 0", "line 7: mbps is 0: it has to be more than 0"),
             ("mbps = 10", "mbps = \"x\"", "line 9: invalid type: string \"x\", expected f64"),

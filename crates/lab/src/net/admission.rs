@@ -4,7 +4,7 @@
 //!           Neither the token nor what was tried is ever logged.
 //! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use kiban_real::measure::pause::secret;
 use std::fmt;
 use std::io;
@@ -74,9 +74,16 @@ pub fn may_connect(allowed: &[IpNet], address: IpAddr) -> bool {
 /// # Errors
 /// It is neither.
 pub fn network(text: &str) -> Result<IpNet, String> {
-    text.parse::<IpNet>()
-        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| format!("'{text}' is no network: say for example 192.0.2.0/24 or 2001:db8::7"))
+    let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    net.map(|net| match net {
+        // Addresses are compared as those of IPv4 that they stand for (RFC 4291 §2.5.5.2).
+        IpNet::V6(six) if six.prefix_len() >= 96 => match six.addr().to_ipv4_mapped() {
+            Some(four) => Ipv4Net::new(four, six.prefix_len() - 96).map_or(net, IpNet::V4),
+            None => net,
+        },
+        other => other,
+    })
+    .map_err(|_| format!("'{text}' is no network: say for example 192.0.2.0/24 or 2001:db8::7"))
 }
 
 #[cfg(test)]
@@ -97,7 +104,7 @@ mod tests {
 
     #[test]
     fn addresses_are_judged_by_their_networks() {
-        let allowed: Vec<IpNet> = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.7"]
+        let allowed: Vec<IpNet> = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "::ffff:203.0.113.0/120"]
             .iter()
             .map(|text| network(text).expect("a network"))
             .collect();
@@ -109,6 +116,8 @@ mod tests {
             ("198.51.100.8", false),
             ("2001:db8:1::1", true),
             ("2001:db9::1", false),
+            ("203.0.113.9", true),
+            ("203.0.114.9", false),
         ] {
             let address = address.parse().expect("an address");
             assert_eq!(may_connect(&allowed, address), expected, "{address}");

@@ -86,7 +86,7 @@ pub fn against(
             list
         }
         Cause::SillyWindow => {
-            let segment = evidence.info.snd_mss.max(evidence.server.info.rcv_mss);
+            let segment = evidence.info.snd_mss.max(evidence.receiver.info.rcv_mss);
             let bytes = round_up(f64::from(segment) * 8.0);
             vec![advice(
                 format!("socket buffers of at least {bytes} bytes: eight segments of {segment}"),
@@ -94,7 +94,8 @@ pub fn against(
             )]
         }
         Cause::ReceiveBuffer | Cause::SendBuffer => {
-            let round_trip_us = evidence.round_trip_us.max(f64::from(evidence.info.rtt_us.min(1_000_000)));
+            let round_trip_us =
+                evidence.path.round_trip_us.max(f64::from(evidence.info.rtt_us.min(1_000_000)));
             let bytes = round_up(2.0 * best_mbps * round_trip_us / 8.0);
             vec![
                 advice(

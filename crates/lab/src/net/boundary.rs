@@ -30,7 +30,7 @@ pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
             let last = writes.last().copied().unwrap_or(0);
             !setup.no_delay && writes.len() > 1 && last < segment_bytes(setup, path)
         }
-        Pattern::Stream => setup.buffer_bytes.is_some_and(|bytes| {
+        Pattern::Stream | Pattern::StreamBack => setup.buffer_bytes.is_some_and(|bytes| {
             f64::from(bytes.max(WINDOW_BYTES_MIN)) * 8.0 / path.round_trip_us.max(1.0)
                 < STREAM_SLOW_PART * best_mbps.max(path.rate_mbps)
         }),

@@ -99,8 +99,8 @@ pub fn explain(evidence: &Evidence) -> Explanation {
 type Found = Option<(Cause, String)>;
 
 fn server_limit(evidence: &Evidence) -> Found {
-    let why = "the server read less than it could, for its limit's sake (--rate)".to_owned();
-    evidence.server.rate_limited.then_some((Cause::ServerLimit, why))
+    let why = "the server read or wrote less than it could, for its limit's sake (--rate)".to_owned();
+    evidence.receiver.rate_limited.then_some((Cause::ServerLimit, why))
 }
 
 /// What a capture saw is certain.
@@ -131,7 +131,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         return Some((Cause::Loss, because));
     }
     // Without a capture, everything else has to agree.
-    let delayed = evidence.server.counters.get("DelayedACKs");
+    let delayed = evidence.receiver.counters.get("DelayedACKs");
     let is_held = evidence.capture.is_none()
         && evidence.pattern == Pattern::WriteWriteRead
         && !evidence.settings.no_delay
@@ -140,7 +140,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         && (30.0..600.0).contains(&exchanges.stall_ms);
     if is_held {
         let because = format!(
-            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the server, nothing sent again; {}",
+            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, nothing sent again; {}",
             exchanges.stalls,
             exchanges.stall_ms,
             short_write(evidence)
@@ -171,9 +171,9 @@ fn of_stream(evidence: &Evidence) -> Found {
         return Some((Cause::Loss, because));
     }
     // A stall of an acknowledgement's delay for each piece: they fill the time.
-    let delayed = evidence.server.counters.get("DelayedACKs") as f64;
-    let ato = f64::from(evidence.server.info.ato_us.max(40_000)) * 1e-6;
-    let waited = (delayed * ato / evidence.server.seconds.max(1e-6)).min(1.0);
+    let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
+    let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
+    let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
     let shares = shares?;
     if waited >= 0.5 {
         let window = f64::from(evidence.info.snd_wnd.unwrap_or(u32::MAX));
@@ -230,10 +230,10 @@ fn of_stream(evidence: &Evidence) -> Found {
 
 /// The peer's window was full for most of the time: why?
 fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
-    let window = evidence.info.snd_wnd.unwrap_or(evidence.server.given.receive_bytes / 2);
+    let window = evidence.info.snd_wnd.unwrap_or(evidence.receiver.given.receive_bytes / 2);
     let full = full_segment(evidence);
     let part = 100.0 * shares.window;
-    let delayed = evidence.server.counters.get("DelayedACKs");
+    let delayed = evidence.receiver.counters.get("DelayedACKs");
     if window < 2 * full && delayed > 0 {
         let because = format!(
             "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the time, and {delayed} \
@@ -241,13 +241,13 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
         );
         return (Cause::SillyWindow, because);
     }
-    let shut = evidence.server.counters.get("TCPToZeroWindowAdv");
-    let most = window_mbps(evidence.server.given.receive_bytes / 2, evidence);
+    let shut = evidence.receiver.counters.get("TCPToZeroWindowAdv");
+    let most = window_mbps(evidence.receiver.given.receive_bytes / 2, evidence);
     if shut == 0 && evidence.mbps() > 0.4 * most {
         let because = format!(
             "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes carries {most:.2} \
              Mbit/s at most over {:.2} ms",
-            evidence.server.given.receive_bytes / 2,
+            evidence.receiver.given.receive_bytes / 2,
             evidence.info.rtt_us as f64 * 1e-3
         );
         return (Cause::ReceiveBuffer, because);
@@ -261,7 +261,7 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
 
 /// A segment as the path carries it, whatever the window made of it.
 fn full_segment(evidence: &Evidence) -> u32 {
-    evidence.info.snd_mss.max(evidence.server.info.rcv_mss)
+    evidence.info.snd_mss.max(evidence.receiver.info.rcv_mss)
 }
 
 /// What a window carries, Mbit/s.
@@ -289,20 +289,21 @@ fn what_there_is(evidence: &Evidence) -> String {
         format!("; captured {} gaps, {} held, {} sent again", capture.gaps, capture.held, capture.sent_again)
     });
     format!(
-        "{shares}{stalls}{capture}; MSS {}, window {}, round trip {:.2} ms, sent again {}; client: {}; server: {}",
+        "{shares}{stalls}{capture}; MSS {}, window {}, round trip {:.2} ms, sent again {}; sender: {}; receiver: {}",
         evidence.info.snd_mss,
         evidence.info.snd_wnd.map_or("unknown".into(), |window| window.to_string()),
         f64::from(evidence.info.rtt_us) * 1e-3,
         evidence.sent_again(),
         counts(&evidence.counters),
-        counts(&evidence.server.counters)
+        counts(&evidence.receiver.counters)
     )
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::digest::Digest;
-    use super::super::protocol::Outcome;
+    use super::super::protocol::{Outcome, Welcome};
+    use super::super::session::Path;
     use super::*;
     use kiban_real::measure::socket::Given;
     use kiban_real::measure::{Counters, Settings, TcpInfo};
@@ -327,7 +328,16 @@ pub(super) mod tests {
             last_write_bytes: 6000,
             settings: Settings::default(),
             seconds: 1.0,
-            round_trip_us: 10_000.0,
+            path: Path { round_trip_us: 10_000.0, mss_bytes: 1448, rate_mbps: 100.0 },
+            peer: Welcome {
+                kiban: "0".into(),
+                kernel: "Linux".into(),
+                congestion: vec!["cubic".into()],
+                trial_seconds_max: 60,
+                buffer_bytes_max: 1 << 26,
+                message_bytes_max: 1 << 24,
+                bytes_per_second_max: 1 << 32,
+            },
             given: given.clone(),
             info_before: zero,
             info: TcpInfo {
@@ -342,7 +352,7 @@ pub(super) mod tests {
                 ..TcpInfo::default()
             },
             counters: Counters::default(),
-            server: Outcome {
+            receiver: Outcome {
                 bytes: 12_500_000,
                 seconds: 1.0,
                 rate_limited: false,
@@ -360,7 +370,7 @@ pub(super) mod tests {
         let mut evidence = stream();
         evidence.pattern = Pattern::WriteWriteRead;
         (evidence.message_bytes, evidence.last_write_bytes) = (1000, 960);
-        evidence.server.counters = counters(&[("DelayedACKs", 24)]);
+        evidence.receiver.counters = counters(&[("DelayedACKs", 24)]);
         evidence.info.rtt_us = 100;
         evidence.exchanges = Some(Exchanges {
             count: 23,
@@ -389,7 +399,7 @@ pub(super) mod tests {
             change(&mut evidence);
             evidence
         };
-        let quiet = |evidence: &mut Evidence| evidence.server.counters = Counters::default();
+        let quiet = |evidence: &mut Evidence| evidence.receiver.counters = Counters::default();
         for (what, evidence, expected) in [
             ("stalls and delayed acknowledgements", exchange(&|_| ()), Cause::NagleDelayedAck),
             (
@@ -428,22 +438,22 @@ pub(super) mod tests {
                 }),
                 Cause::SillyWindow,
             ),
-            ("the server held back", streamed(&|e| e.server.rate_limited = true), Cause::ServerLimit),
+            ("the server held back", streamed(&|e| e.receiver.rate_limited = true), Cause::ServerLimit),
             (
                 "2 % sent again",
                 streamed(&|e| {
                     e.info.total_retrans = 172;
-                    e.server.bytes /= 20;
+                    e.receiver.bytes /= 20;
                 }),
                 Cause::Loss,
             ),
             (
                 "a receive buffer of 20 kB over 10 ms",
                 streamed(&|e| {
-                    e.server.given.receive_bytes = 40_000;
+                    e.receiver.given.receive_bytes = 40_000;
                     e.info.snd_wnd = Some(20_000);
                     e.info.rwnd_limited_us = Some(950_000);
-                    e.server.bytes = 1_900_000;
+                    e.receiver.bytes = 1_900_000;
                 }),
                 Cause::ReceiveBuffer,
             ),
@@ -452,7 +462,7 @@ pub(super) mod tests {
                 streamed(&|e| {
                     e.given.send_bytes = 40_000;
                     e.info.sndbuf_limited_us = Some(950_000);
-                    e.server.bytes = 1_900_000;
+                    e.receiver.bytes = 1_900_000;
                 }),
                 Cause::SendBuffer,
             ),
@@ -460,8 +470,8 @@ pub(super) mod tests {
                 "a window that was shut",
                 streamed(&|e| {
                     e.info.rwnd_limited_us = Some(950_000);
-                    e.server.counters = counters(&[("TCPToZeroWindowAdv", 30)]);
-                    e.server.bytes = 1_900_000;
+                    e.receiver.counters = counters(&[("TCPToZeroWindowAdv", 30)]);
+                    e.receiver.bytes = 1_900_000;
                 }),
                 Cause::Receiver,
             ),
@@ -469,7 +479,7 @@ pub(super) mod tests {
                 "nothing to send",
                 streamed(&|e| {
                     e.info.busy_us = Some(200_000);
-                    e.server.bytes = 1_900_000;
+                    e.receiver.bytes = 1_900_000;
                 }),
                 Cause::Sender,
             ),
@@ -477,7 +487,7 @@ pub(super) mod tests {
                 "a congestion window of ten segments",
                 streamed(&|e| {
                     e.info.snd_cwnd = 10;
-                    e.server.bytes = 1_448_000;
+                    e.receiver.bytes = 1_448_000;
                 }),
                 Cause::CongestionWindow,
             ),
@@ -486,8 +496,8 @@ pub(super) mod tests {
                 streamed(&|e| {
                     e.info.rwnd_limited_us = Some(980_000);
                     e.info.snd_wnd = Some(1400);
-                    e.server.counters = counters(&[("DelayedACKs", 22)]);
-                    e.server.bytes = 40_000;
+                    e.receiver.counters = counters(&[("DelayedACKs", 22)]);
+                    e.receiver.bytes = 40_000;
                 }),
                 Cause::SillyWindow,
             ),
@@ -495,8 +505,8 @@ pub(super) mod tests {
                 "last pieces held",
                 streamed(&|e| {
                     e.message_bytes = 1000;
-                    e.server.counters = counters(&[("DelayedACKs", 22)]);
-                    e.server.bytes = 22_000;
+                    e.receiver.counters = counters(&[("DelayedACKs", 22)]);
+                    e.receiver.bytes = 22_000;
                 }),
                 Cause::NagleDelayedAck,
             ),
@@ -504,7 +514,7 @@ pub(super) mod tests {
                 "an old kernel tells no shares",
                 streamed(&|e| {
                     e.info.busy_us = None;
-                    e.server.bytes = 1_900_000;
+                    e.receiver.bytes = 1_900_000;
                 }),
                 Cause::NotExplained,
             ),

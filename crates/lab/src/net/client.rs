@@ -13,14 +13,14 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long a connection, or an answer, may take.
-const TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How a trial's data connection may stand still before it counts as lost.
 pub const SILENCE: Duration = Duration::from_secs(10);
 
 /// A session with a server.
 pub struct Client {
-    reader: BufReader<TcpStream>,
+    reader: Lines,
     writer: TcpStream,
     peer: SocketAddr,
     welcome: Welcome,
@@ -60,18 +60,23 @@ impl Client {
     }
 
     fn greet(stream: TcpStream, peer: SocketAddr, token: &Token) -> Result<Client, Failure> {
-        let greet = || -> io::Result<(Greeting, BufReader<TcpStream>, TcpStream)> {
+        let greet = || -> io::Result<(Greeting, Lines, TcpStream)> {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_write_timeout(Some(TIMEOUT))?;
-            let (mut reader, mut writer) = (BufReader::new(stream.try_clone()?), stream);
+            let mut reader = BufReader::new(Punctual::new(stream.try_clone()?, TIMEOUT));
+            let mut writer = stream;
             say(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() })?;
-            Ok((hear(&mut reader, LINE_BYTES_MAX)?, reader, writer))
+            Ok((hear_within(&mut reader, LINE_BYTES_MAX, TIMEOUT)?, reader, writer))
         };
         match greet() {
-            Ok((Greeting::Welcome(welcome), reader, writer)) => Ok(Client { reader, writer, peer, welcome }),
+            Ok((Greeting::Welcome(mut welcome), reader, writer)) => {
+                for word in [&mut welcome.kernel, &mut welcome.kiban] {
+                    *word = plain(word);
+                }
+                Ok(Client { reader, writer, peer, welcome })
+            }
             Ok((Greeting::Refused(why), _, _)) => {
-                Err(Failure::Impossible(format!("the server at {peer} refuses: {why}")))
+                Err(Failure::Impossible(format!("the server at {peer} refuses: {}", plain(&why))))
             }
             Err(error) if is_closed(&error) => Err(Failure::Lost(format!(
                 "the server at {peer} closed the connection: does its --allow leave this host out?"
@@ -90,6 +95,11 @@ impl Client {
         self.peer
     }
 
+    /// The control connection, for a mix.
+    pub(crate) fn lines(&mut self) -> (&mut Lines, &mut TcpStream) {
+        (&mut self.reader, &mut self.writer)
+    }
+
     /// Begins a trial.
     ///
     /// # Errors
@@ -100,6 +110,7 @@ impl Client {
         let (port, nonce) = match self.ask(&ask)? {
             Answer::Ready { port, nonce } => (port, nonce),
             Answer::Impossible(why) => return Err(Failure::Impossible(why)),
+            Answer::Lost(why) => return Err(Failure::Lost(why)),
             other => return Err(unexpected(&other)),
         };
         let before = Counters::read().unwrap_or_default();
@@ -139,7 +150,13 @@ impl Client {
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answer, Failure> {
-        let asked = say(&mut self.writer, ask).and_then(|()| hear(&mut self.reader, LINE_BYTES_MAX));
+        let asked =
+            say(&mut self.writer, ask).and_then(|()| hear_within(&mut self.reader, LINE_BYTES_MAX, TIMEOUT));
+        let asked = asked.map(|answer| match answer {
+            Answer::Impossible(why) => Answer::Impossible(plain(&why)),
+            Answer::Lost(why) => Answer::Lost(plain(&why)),
+            other => other,
+        });
         asked.map_err(|error| {
             Failure::Lost(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -172,7 +189,8 @@ fn unexpected(answer: &Answer) -> Failure {
     Failure::Lost(format!("the server answered out of turn: {what}"))
 }
 
-fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
+/// A nonce of its digits.
+pub(crate) fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
     let mut octets = [0; NONCE_BYTES];
     if digits.len() != 2 * NONCE_BYTES {
         return None;

@@ -194,6 +194,12 @@ impl fmt::Display for Delays {
             |km| format!("L as said: {km} km of fibre"),
         );
         table.remark(format!("{distance}; {rate}; rest = min - 2L/c - 16N/B"));
+        if self.rows.iter().any(|row| row.rest_us < 0.0) {
+            table.remark(
+                "a rest below 0: L is shorter, or B is not what carries a single message: a rate limiter lets short \
+                 bursts pass at the speed of the line below it; say --rate of that line",
+            );
+        }
         write!(f, "{table}")
     }
 }
@@ -216,6 +222,11 @@ mod tests {
             assert!((row.distance_us.expect("said") - 10_000.0).abs() < 1e-6);
             assert!((row.rest_us - 200.0).abs() < 1e-6, "{row:?}");
         }
+        assert!(!delays.to_string().contains("below 0"));
+        // What is said cannot be: the distance alone would take longer.
+        let ask = Ask { distance_km: Some(2000.0), ..ask };
+        let delays = sum_up("h", String::new(), String::new(), &ask, &times);
+        assert!(delays.to_string().contains("a rest below 0"), "{delays}");
         let flat = [(1, vec![100.0]), (1000, vec![100.0])];
         let ask = Ask { distance_km: None, ..ask };
         let delays = sum_up("h", String::new(), String::new(), &ask, &flat);

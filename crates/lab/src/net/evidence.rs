@@ -1,14 +1,16 @@
 //! Evidence: what both ends know of a trial.
 //!
+//! Ends      the sender is who writes messages: the client, but for [`Pattern::StreamBack`].
 //! Kept      with the record, so that a cause can be found, or doubted, later and without the network.
 
 use super::digest::Digest;
-use super::protocol::Outcome;
+use super::protocol::{Outcome, Welcome};
+use super::session::Path;
 use kiban_real::measure::socket::Given;
 use kiban_real::measure::{Counters, Settings, TcpInfo};
 use serde::{Deserialize, Serialize};
 
-/// How the client writes.
+/// How messages are written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -18,15 +20,23 @@ pub enum Pattern {
     WriteRead,
     /// Messages without replies.
     Stream,
+    /// The same from the server to the client.
+    StreamBack,
 }
 
 impl Pattern {
     /// All, with their names.
-    pub const ALL: [(Pattern, &'static str); 3] = [
+    pub const ALL: [(Pattern, &'static str); 4] = [
         (Pattern::WriteWriteRead, "write-write-read"),
         (Pattern::WriteRead, "write-read"),
         (Pattern::Stream, "stream"),
+        (Pattern::StreamBack, "stream-back"),
     ];
+
+    /// Whether messages have no replies.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Pattern::Stream | Pattern::StreamBack)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -61,7 +71,7 @@ pub struct Exchanges {
 /// One trial.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Evidence {
-    /// How the client wrote.
+    /// How messages were written.
     pub pattern: Pattern,
     /// Bytes of a message.
     pub message_bytes: u32,
@@ -71,18 +81,20 @@ pub struct Evidence {
     pub settings: Settings,
     /// How long was measured, s.
     pub seconds: f64,
-    /// A round trip of this path without waiting, us.
-    pub round_trip_us: f64,
-    /// What the client's kernel gave.
+    /// The path, as the session's beginning showed it.
+    pub path: Path,
+    /// What the server said of itself.
+    pub peer: Welcome,
+    /// What the sender's kernel gave.
     pub given: Given,
-    /// The client's kernel at the beginning of what was measured.
+    /// The sender's kernel at the beginning of what was measured.
     pub info_before: TcpInfo,
     /// And at its end.
     pub info: TcpInfo,
-    /// What the client's host counted.
+    /// What the sender's host counted.
     pub counters: Counters,
-    /// What the server saw.
-    pub server: Outcome,
+    /// What the receiver saw.
+    pub receiver: Outcome,
     /// Exchanges, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<Exchanges>,
@@ -107,24 +119,24 @@ impl Evidence {
     pub fn mbps(&self) -> f64 {
         let bytes = match &self.exchanges {
             Some(exchanges) => exchanges.count as f64 * f64::from(self.message_bytes),
-            None => self.server.bytes as f64,
+            None => self.receiver.bytes as f64,
         };
-        let seconds = if self.exchanges.is_some() { self.seconds } else { self.server.seconds };
+        let seconds = if self.exchanges.is_some() { self.seconds } else { self.receiver.seconds };
         if seconds > 0.0 { bytes * 8e-6 / seconds } else { 0.0 }
     }
 
-    /// Segments that the client sent again.
+    /// Segments that the sender sent again.
     pub fn sent_again(&self) -> u64 {
         u64::from(self.info.total_retrans.saturating_sub(self.info_before.total_retrans))
     }
 
-    /// Segments with data that the client sent.
+    /// Segments with data that the sender sent.
     pub fn segments(&self) -> Option<u64> {
         let before = self.info_before.data_segs_out?;
         Some(u64::from(self.info.data_segs_out?.saturating_sub(before)))
     }
 
-    /// How the client's time went by.
+    /// How the sender's time went by.
     pub fn shares(&self) -> Option<Shares> {
         let part = |now: Option<u64>, before: Option<u64>| {
             Some(now?.saturating_sub(before?) as f64 * 1e-6 / self.seconds.max(1e-6))

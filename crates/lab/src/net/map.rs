@@ -70,13 +70,13 @@ impl Map {
             .cells
             .iter()
             .flat_map(|row| row.iter().enumerate())
-            .filter(|(at, _)| self.pattern == Pattern::Stream || *at == column);
+            .filter(|(at, _)| self.pattern.is_stream() || *at == column);
         figures.filter_map(|(_, cell)| cell.figure).fold(0.0, f64::max)
     }
 
     /// The part of that which a cell reaches. Exchanges that stall are nothing, also where every cell of their message does.
     fn part(&self, cell: &Cell, column: usize) -> f64 {
-        if self.pattern != Pattern::Stream && cell.cause.is_some() {
+        if !self.pattern.is_stream() && cell.cause.is_some() {
             return 0.0;
         }
         (cell.figure.unwrap_or(0.0) / self.best(column).max(1e-9)).clamp(0.0, 1.0)

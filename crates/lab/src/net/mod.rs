@@ -7,11 +7,12 @@
 //! trial → record → slow? → cause → recommendation → the same point with it: proved, or not
 //! ```
 //!
-//! Trial     a [`Question`](crate::engine::Question) in real time: [`transactions`] (write, write, read) or a [`stream`].
+//! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], and what it [found](findings::Findings).
+//! Trial     in real time: [`transactions`] (write, write, read) or a [`stream`].
 //! Evidence  what the kernels of both ends say of the connection (TCP_INFO), what they counted, and a short capture.
 //! Cause     of evidence alone ([`cause`]); what it does not decide is not explained, and the evidence is shown.
-//! Limits    Linux at both ends; one sender, the client.
-//! Left out  the way back (run the server at the other end), UDP, several streams at once.
+//! Limits    Linux at both ends; exchanges are asked for by the client (for the others run the server at the other end).
+//! Left out  UDP, several streams at once, captures of what the server sends.
 
 pub mod admission;
 pub mod advice;
@@ -21,17 +22,22 @@ pub mod client;
 pub mod delay;
 pub mod digest;
 pub mod evidence;
+pub mod findings;
+pub mod grid;
 pub mod map;
 pub mod protocol;
+pub mod question;
 pub mod server;
 pub mod session;
 pub mod setup;
-pub mod store;
 pub mod stream;
 pub mod sweep;
 pub mod trace;
 pub mod transactions;
 
 pub use client::Client;
+pub use findings::Findings;
+pub use grid::Grid;
+pub use question::Network;
 pub use server::{Limits, Server};
 pub use session::Session;

@@ -3,23 +3,30 @@
 //! Form      a line of JSON each way on the control connection. First comes [`Hello`] with the token; whoever has another one is
 //!           closed. Then a trial after the other: [`Ask`], [`Answer::Ready`], the data connection, [`Ask::Ended`], [`Answer::Outcome`].
 //! Data      the data connection begins with the trial's nonce, so that nobody else takes it; then payload, which means nothing.
-//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`].
+//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as well ([`hear_within`]).
 //! Left out  encryption: the token goes over the wire as it is, so it is good for a network that is one's own.
 
+use kiban_ground::Instant;
+use kiban_real::Clock;
 use kiban_real::measure::socket::Given;
 use kiban_real::measure::{Counters, Settings, TcpInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 /// Versions that do not understand each other have different numbers.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The control connection's port, if none is named.
 pub const PORT: u16 = 4195;
 /// The longest line.
 pub const LINE_BYTES_MAX: u64 = 65_536;
 /// The longest line of somebody who has not shown the token.
 pub const HELLO_BYTES_MAX: u64 = 1024;
+/// How long a client's line may take from its first byte to its last.
+pub const LINE_TIME: Duration = Duration::from_secs(5);
 /// Bytes of a trial's nonce.
 pub const NONCE_BYTES: usize = 16;
 
@@ -72,10 +79,15 @@ pub enum Work {
         /// Bytes of a reply.
         reply_bytes: u32,
     },
+    /// Writes messages for as long as the trial was said to take, then ends its side.
+    Write {
+        /// Bytes of a message.
+        message_bytes: u32,
+    },
 }
 
 /// What the client asks for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// A trial: the server opens a port.
     Trial {
@@ -88,6 +100,8 @@ pub enum Ask {
     },
     /// The data connection has been ended by the client.
     Ended,
+    /// A mix of flows; what is said then is [`crate::mix`]'s.
+    Mix(Box<crate::mix::Request>),
 }
 
 /// What the server answers.
@@ -111,11 +125,11 @@ pub enum Answer {
 /// What the server saw of a trial.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Payload read, bytes; the nonce is not counted.
+    /// Payload read, or written, bytes; the nonce is not counted.
     pub bytes: u64,
-    /// From the nonce to the last byte, on its monotone clock, s.
+    /// From the nonce, or the first byte, to the last byte, on its monotone clock, s.
     pub seconds: f64,
-    /// Whether it read less than it could, for its limit's sake.
+    /// Whether it read or wrote less than it could, for its limit's sake.
     pub rate_limited: bool,
     /// Its kernel's word on the connection.
     pub info: TcpInfo,
@@ -134,6 +148,63 @@ pub fn say(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     text.push(b'\n');
     // One write: a line in two would wait for the peer's delayed acknowledgement.
     writer.write_all(&text)
+}
+
+/// A socket that is read until a moment: whoever sends byte after byte gains no time by it.
+pub struct Punctual {
+    stream: TcpStream,
+    clock: Clock,
+    until: Instant,
+}
+
+impl Punctual {
+    /// What comes from `stream` for so long from now on.
+    pub fn new(stream: TcpStream, length: Duration) -> Punctual {
+        let clock = Clock::new();
+        let until = clock.now() + length;
+        Punctual { stream, clock, until }
+    }
+}
+
+impl Read for Punctual {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.since(self.clock.now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(room)
+    }
+}
+
+impl AsFd for Punctual {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// What lines are read from.
+pub type Lines = BufReader<Punctual>;
+
+/// Reads a line that has to be whole after `length`.
+///
+/// # Errors
+/// As [`hear`]; `TimedOut` or `WouldBlock` if it is not.
+pub fn hear_within<T: DeserializeOwned>(
+    reader: &mut Lines,
+    bytes_max: u64,
+    length: Duration,
+) -> io::Result<T> {
+    let punctual = reader.get_mut();
+    punctual.until = punctual.clock.now() + length;
+    hear(reader, bytes_max)
+}
+
+/// What a peer said, for people: without control characters, which a terminal would obey, and not too long.
+pub fn plain(text: &str) -> String {
+    const CHARS_MAX: usize = 500;
+    let shown = text.chars().take(CHARS_MAX);
+    shown.map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
 /// Reads a line of at most `bytes_max`.
@@ -158,6 +229,35 @@ pub fn hear<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_a_time_however_often_a_byte_comes() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (stream, _) = listener.accept().expect("somebody calls");
+        let length = Duration::from_millis(300);
+        let mut lines = BufReader::new(Punctual::new(stream, length));
+        std::thread::scope(|scope| {
+            let drips = scope.spawn(move || {
+                // Until the other end has closed.
+                while peer.write_all(b" ").is_ok() {
+                    kiban_real::measure::pause::pace(Duration::from_millis(20));
+                }
+            });
+            let clock = Clock::new();
+            let error = hear_within::<Ask>(&mut lines, LINE_BYTES_MAX, length).expect_err("no line came");
+            assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+            assert!(clock.now().since(Instant::ZERO) >= length);
+            drop(lines);
+            drips.join().expect("it ends");
+        });
+    }
+
+    #[test]
+    fn a_peers_words_do_not_rule_a_terminal() {
+        assert_eq!(plain("no\x1b[2J\r\nmore"), "no\u{fffd}[2J\u{fffd}\u{fffd}more");
+        assert_eq!(plain(&"x".repeat(10_000)).len(), 500);
+    }
 
     #[test]
     fn lines_are_read_as_they_were_written_and_no_longer_than_allowed() {

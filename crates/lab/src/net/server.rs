@@ -3,7 +3,7 @@
 //! Goal      nothing but measurements, for nobody but who knows the token, within bounds.
 //! Threads   one a session, and sessions have a bound; those who have not shown the token have a bound of their own, a short
 //!           time and a short line, so that strangers keep nobody out for long.
-//! Trial     a port of the system's choice, open for one connection from the session's address that says the nonce; what it
+//! Trial     a port of the system's choice, or one of a range, open for one connection from the session's address that says the nonce; what it
 //!           brings is read and thrown away.
 //! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes in a second (over this, the server stops
 //!           reading for a while, and says so with the outcome).
@@ -11,6 +11,7 @@
 
 use super::admission::{Token, hex, may_connect};
 use super::protocol::*;
+use crate::mix::real::Room;
 use ipnet::IpNet;
 use kiban_ground::Instant;
 use kiban_real::Clock;
@@ -18,13 +19,12 @@ use kiban_real::measure::pause::{pace, readable, secret};
 use kiban_real::measure::socket::given;
 use kiban_real::measure::{Counters, Settings, TcpInfo};
 use std::io::{self, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a stranger may take to say the first line.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Strangers at once.
 const STRANGERS_MAX: usize = 16;
 /// How long the data connection may take to come, and to say its nonce.
@@ -53,8 +53,10 @@ pub struct Limits {
     pub buffer_bytes: u32,
     /// Bytes of a message or a reply.
     pub message_bytes: u32,
-    /// Bytes read in a second, by each session.
+    /// Bytes read or written in a second, by each session.
     pub bytes_per_second: u64,
+    /// Ports of data connections; 0: the system chooses.
+    pub data_ports: RangeInclusive<u16>,
 }
 
 impl Default for Limits {
@@ -67,6 +69,7 @@ impl Default for Limits {
             buffer_bytes: 64 << 20,
             message_bytes: 16 << 20,
             bytes_per_second: 12_500_000_000,
+            data_ports: 0..=0,
         }
     }
 }
@@ -94,9 +97,31 @@ struct Shared {
     limits: Limits,
     clock: Clock,
     ends: AtomicBool,
+    ports: DataPorts,
     strangers: AtomicUsize,
     sessions: AtomicUsize,
     told: Box<dyn Fn(Event) + Send + Sync>,
+}
+
+/// The ports for data, which are taken in turn.
+pub(crate) struct DataPorts {
+    range: RangeInclusive<u16>,
+    turn: AtomicUsize,
+}
+
+impl DataPorts {
+    /// Makes a socket on the first free port from the next in turn on.
+    pub(crate) fn take<T>(&self, mut make: impl FnMut(u16) -> io::Result<T>) -> io::Result<T> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.range.len().max(1);
+        let mut found = Err(io::ErrorKind::AddrInUse.into());
+        for port in self.range.clone().skip(turn).chain(self.range.clone().take(turn)) {
+            found = make(port);
+            if !matches!(&found, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
+                break;
+            }
+        }
+        found
+    }
 }
 
 /// One of a bounded number; gives its place back.
@@ -129,12 +154,14 @@ impl Server {
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        let ports = DataPorts { range: limits.data_ports.clone(), turn: AtomicUsize::new(0) };
         let shared = Shared {
             token,
             allowed,
             limits,
             clock: Clock::new(),
             ends: AtomicBool::new(false),
+            ports,
             strangers: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             told: Box::new(told),
@@ -197,7 +224,7 @@ impl Shared {
             return;
         };
         let Ok((mut reader, mut writer)) = self.lines(stream) else { return };
-        let hello: io::Result<Hello> = hear(&mut reader, HELLO_BYTES_MAX);
+        let hello: io::Result<Hello> = hear_within(&mut reader, HELLO_BYTES_MAX, LINE_TIME);
         let (place, refused) = match hello {
             Err(_) => (None, Some("the client does not speak this protocol")),
             Ok(hello) if !self.token.is(&hello.token) => (None, Some("the token is not this server's")),
@@ -226,17 +253,16 @@ impl Shared {
         (self.told)(Event::Ended(address, trials, how));
     }
 
-    fn lines(&self, stream: TcpStream) -> io::Result<(BufReader<TcpStream>, TcpStream)> {
+    fn lines(&self, stream: TcpStream) -> io::Result<(Lines, TcpStream)> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
-        stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
-        Ok((BufReader::new(stream.try_clone()?), stream))
+        stream.set_write_timeout(Some(LINE_TIME))?;
+        Ok((BufReader::new(Punctual::new(stream.try_clone()?, LINE_TIME)), stream))
     }
 
     fn session(
         &self,
-        reader: &mut BufReader<TcpStream>,
+        reader: &mut Lines,
         writer: &mut TcpStream,
         address: IpAddr,
         trials: &mut u64,
@@ -247,6 +273,13 @@ impl Shared {
         say(writer, &Greeting::Welcome(self.welcome()))?;
         loop {
             let Some(ask) = self.next(reader, end)? else { return Ok(()) };
+            if let Ask::Mix(request) = &ask {
+                let ports = &self.ports;
+                let room = Room { clock: self.clock, limits, ports, ends: &self.ends, address, local };
+                crate::mix::real::serve(&room, request, reader, writer)?;
+                *trials += 1;
+                continue;
+            }
             let Ask::Trial { settings, work, millis } = ask else {
                 let why = "there is no trial that could have ended".to_owned();
                 say(writer, &Answer::Impossible(why))?;
@@ -256,8 +289,14 @@ impl Shared {
                 say(writer, &Answer::Impossible(why))?;
                 continue;
             }
-            let listener = match settings.listen(local) {
+            let listener = match self.ports.take(|port| settings.listen(SocketAddr::new(local, port))) {
                 Ok(listener) => listener,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    // They come free when other trials end.
+                    let why = "all of the server's ports for data are in use: --data-ports with more of them, or wait";
+                    say(writer, &Answer::Lost(why.into()))?;
+                    continue;
+                }
                 Err(error) => {
                     say(writer, &Answer::Impossible(format!("the server's socket: {error}")))?;
                     continue;
@@ -268,13 +307,17 @@ impl Shared {
             let before = Counters::read().unwrap_or_default();
             say(writer, &Answer::Ready { port, nonce: hex(&nonce) })?;
             let deadline = self.clock.now() + Duration::from_millis(millis.into()) + GRACE;
-            let made = self
-                .accept(&listener, address, &nonce)
-                .and_then(|stream| self.work(stream, &settings, work, deadline, &before));
+            let made = self.accept(&listener, address, &nonce).and_then(|stream| match work {
+                Work::Write { message_bytes } => {
+                    let length = Duration::from_millis(millis.into());
+                    self.write(stream, &settings, message_bytes, length, &before)
+                }
+                Work::Read | Work::Reply { .. } => self.read(stream, &settings, work, deadline, &before),
+            });
             drop(listener);
             match self.next(reader, end)? {
                 Some(Ask::Ended) => {}
-                Some(Ask::Trial { .. }) => {
+                Some(Ask::Trial { .. } | Ask::Mix(_)) => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "a trial within a trial"));
                 }
                 None => return Ok(()),
@@ -289,22 +332,21 @@ impl Shared {
     }
 
     /// The next line; none at the end.
-    fn next(&self, reader: &mut BufReader<TcpStream>, end: Instant) -> io::Result<Option<Ask>> {
+    fn next(&self, reader: &mut Lines, end: Instant) -> io::Result<Option<Ask>> {
         let idle = self.clock.now() + Duration::from_secs(self.limits.idle_seconds.into());
         while reader.buffer().is_empty() && !readable(reader.get_ref(), LOOK)? {
             let now = self.clock.now();
-            let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
             if self.ends.load(Ordering::Acquire) {
-                return told("the server ends");
+                return Err(late("the server ends"));
             }
             if now >= end {
-                return told("the session took as long as is allowed");
+                return Err(late("the session took as long as is allowed"));
             }
             if now >= idle {
-                return told("the client said nothing for long");
+                return Err(late("the client said nothing for long"));
             }
         }
-        match hear(reader, LINE_BYTES_MAX) {
+        match hear_within(reader, LINE_BYTES_MAX, LINE_TIME) {
             Ok(ask) => Ok(Some(ask)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(error),
@@ -333,6 +375,7 @@ impl Shared {
         let (message, reply) = match work {
             Work::Read => (1, 1),
             Work::Reply { message_bytes, reply_bytes } => (message_bytes, reply_bytes),
+            Work::Write { message_bytes } => (message_bytes, 1),
         };
         let buffer = settings.send_bytes.max(settings.receive_bytes).unwrap_or(0);
         if message == 0 || reply == 0 {
@@ -354,21 +397,78 @@ impl Shared {
             if !readable(listener, LOOK)? {
                 continue;
             }
-            let Ok((mut stream, from)) = listener.accept() else { continue };
+            let Ok((stream, from)) = listener.accept() else { continue };
             if from.ip().to_canonical() != address {
                 continue;
             }
             stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
             let mut said = [0; NONCE_BYTES];
-            if stream.read_exact(&mut said).is_ok() && said == nonce {
+            let heard = Punctual::new(stream.try_clone()?, LINE_TIME).read_exact(&mut said);
+            if heard.is_ok() && said == nonce {
                 return Ok(stream);
             }
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, "no data connection came; is a firewall between?"))
     }
 
-    fn work(
+    /// Writes all of `bytes` until a moment, in parts: whoever takes little at a time gains no time by it.
+    fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            if self.ends.load(Ordering::Acquire) {
+                return Err(late("the server ends"));
+            }
+            if self.clock.now() >= deadline {
+                return Err(late("the client did not take what was sent"));
+            }
+            match stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes messages for a while, and waits until the client has closed.
+    fn write(
+        &self,
+        mut stream: TcpStream,
+        settings: &Settings,
+        message_bytes: u32,
+        length: Duration,
+        before: &Counters,
+    ) -> io::Result<Outcome> {
+        stream.set_nodelay(settings.no_delay)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        let begin = self.clock.now();
+        let mut budget = Budget { per_second: self.limits.bytes_per_second, begin, bytes: 0, limited: false };
+        let message = vec![0x5a; message_bytes as usize];
+        let mut now = begin;
+        while now.since(begin) < length {
+            self.put(&mut stream, &message, begin + length + GRACE)?;
+            now = self.clock.now();
+            budget.spend(message.len() as u64, now);
+        }
+        let outcome = budget.outcome(&stream, now, before)?;
+        stream.shutdown(Shutdown::Write)?;
+        // What is under way arrives before the client closes.
+        let deadline = self.clock.now() + GRACE;
+        loop {
+            match stream.read(&mut [0; 1]) {
+                Ok(0) => return Ok(outcome),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if self.ends.load(Ordering::Acquire) || self.clock.now() >= deadline {
+                return Err(late("the client did not take what was sent"));
+            }
+        }
+    }
+
+    fn read(
         &self,
         mut stream: TcpStream,
         settings: &Settings,
@@ -378,12 +478,12 @@ impl Shared {
     ) -> io::Result<Outcome> {
         stream.set_nodelay(settings.no_delay)?;
         stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(GRACE))?;
+        stream.set_write_timeout(Some(LOOK))?;
         let begin = self.clock.now();
         let mut budget = Budget { per_second: self.limits.bytes_per_second, begin, bytes: 0, limited: false };
         let mut last = begin;
         let (message, reply) = match work {
-            Work::Read => (usize::MAX, Vec::new()),
+            Work::Read | Work::Write { .. } => (usize::MAX, Vec::new()),
             Work::Reply { message_bytes, reply_bytes } => {
                 (message_bytes as usize, vec![0x5a; reply_bytes as usize])
             }
@@ -399,34 +499,31 @@ impl Shared {
                     budget.spend(length as u64, last);
                     missing -= if message == usize::MAX { 0 } else { length };
                     if missing == 0 {
-                        stream.write_all(&reply)?;
+                        self.put(&mut stream, &reply, deadline)?;
                         missing = message;
                     }
                 }
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
-            let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
             if self.ends.load(Ordering::Acquire) {
-                return told("the server ends");
+                return Err(late("the server ends"));
             }
             if self.clock.now() >= deadline {
                 match work {
                     // What is still under way is not waited for: the rate is known.
-                    Work::Read => break,
-                    Work::Reply { .. } => return told("the trial took longer than was said"),
+                    Work::Read | Work::Write { .. } => break,
+                    Work::Reply { .. } => return Err(late("the trial took longer than was said")),
                 }
             }
         }
-        Ok(Outcome {
-            bytes: budget.bytes,
-            seconds: last.since(begin).as_secs_f64(),
-            rate_limited: budget.limited,
-            info: TcpInfo::of(&stream)?,
-            given: given(&stream)?,
-            counters: Counters::read().unwrap_or_default().since(before),
-        })
+        budget.outcome(&stream, last, before)
     }
+}
+
+/// A time is over.
+fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
 fn is_timeout(error: &io::Error) -> bool {
@@ -442,6 +539,18 @@ struct Budget {
 }
 
 impl Budget {
+    /// What a trial came to whose last byte was at `last`; the host had counted `before`.
+    fn outcome(&self, stream: &TcpStream, last: Instant, before: &Counters) -> io::Result<Outcome> {
+        Ok(Outcome {
+            bytes: self.bytes,
+            seconds: last.since(self.begin).as_secs_f64(),
+            rate_limited: self.limited,
+            info: TcpInfo::of(stream)?,
+            given: given(stream)?,
+            counters: Counters::read().unwrap_or_default().since(before),
+        })
+    }
+
     /// Counts what was read, and lets time go by if it was too much. What belongs to [`BURST`] may come at once.
     fn spend(&mut self, bytes: u64, now: Instant) {
         self.bytes += bytes;

@@ -14,7 +14,7 @@ pub const SYSTEM: &str = "system";
 /// A trial's parameters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
-    /// How the client writes.
+    /// How messages are written.
     pub pattern: Pattern,
     /// Bytes of a message.
     pub message_bytes: u32,
@@ -88,7 +88,8 @@ impl Setup {
         let pattern = point.word("pattern").and_then(Pattern::of);
         let congestion = point.word("congestion").ok_or_else(|| wrong("congestion is a name"))?;
         let setup = Setup {
-            pattern: pattern.ok_or_else(|| wrong("pattern is write-write-read, write-read or stream"))?,
+            pattern: pattern
+                .ok_or_else(|| wrong("pattern is write-write-read, write-read, stream or stream-back"))?,
             message_bytes: count("message_bytes")?,
             buffer_bytes: some(count("buffer_bytes")?),
             no_delay: point.flag("no_delay").ok_or_else(|| wrong("no_delay is true or false"))?,
@@ -126,12 +127,17 @@ impl Setup {
     }
 }
 
-/// What may be said of a point; `pattern` is what a question takes where a plan says nothing.
-pub(super) fn parameters(pattern: Pattern) -> Vec<Parameter> {
+/// What may be said of a point.
+pub(super) static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
     let parameter = |name, what, default| Parameter { name, what, default };
+    let pattern = Pattern::WriteWriteRead.name();
     vec![
         parameter("host", "the host that runs `kiban lab serve`", None),
-        parameter("pattern", "how the client writes", Some(Value::Word(pattern.name().into()))),
+        parameter(
+            "pattern",
+            "how messages are written: write-write-read, write-read, stream, stream-back",
+            Some(Value::Word(pattern.into())),
+        ),
         parameter("message_bytes", "bytes of a message", Some(Value::Count(1000))),
         parameter(
             "buffer_bytes",
@@ -147,11 +153,7 @@ pub(super) fn parameters(pattern: Pattern) -> Vec<Parameter> {
         ),
         parameter("seconds", "how long is measured", Some(Value::Figure(0.5))),
     ]
-}
-
-pub(super) static EXCHANGE_PARAMETERS: LazyLock<Vec<Parameter>> =
-    LazyLock::new(|| parameters(Pattern::WriteWriteRead));
-pub(super) static STREAM_PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| parameters(Pattern::Stream));
+});
 
 #[cfg(test)]
 mod tests {

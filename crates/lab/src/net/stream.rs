@@ -2,73 +2,25 @@
 //!
 //! Trial     the client writes for as long as was asked for and ends the connection; the server says how many bytes came, and
 //!           how long it took from the first to the last.
+//! Back      the server writes, and the client says how many bytes came; what the sender's kernel knows, the server tells.
 //! Limits    slow start is part of it: on a long path a trial has to be long.
 
 use super::client::{Client, capture};
 use super::digest::{Digest, Segment};
-use super::evidence::{Evidence, Pattern};
-use super::protocol::Work;
-use super::session::{Path, Session};
-use super::setup::{STREAM_PARAMETERS, Setup};
+use super::evidence::Evidence;
+use super::protocol::{Outcome, Work};
+use super::session::Path;
+use super::setup::Setup;
 use super::transactions::{broken, info};
-use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time};
+use crate::engine::Failure;
 use kiban_real::Clock;
 use kiban_real::measure::socket::given;
-use kiban_real::measure::{Counters, Frame};
-use std::io::Write;
+use kiban_real::measure::{Counters, Frame, TcpInfo};
+use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::sync::Arc;
 
-/// The question: how many bits in a second?
-pub struct Stream(pub Arc<Session>);
-
-const METRICS: [Metric; 2] = [
-    Metric { name: "mbps", what: "payload that arrived", unit: "Mbit/s" },
-    Metric { name: "sent_again", what: "segments sent again", unit: "1" },
-];
-
-impl Question for Stream {
-    fn name(&self) -> &'static str {
-        "net-stream"
-    }
-
-    fn what(&self) -> &'static str {
-        "How much payload does a stream of messages carry, over a real network?"
-    }
-
-    fn time(&self) -> Time {
-        Time::Real
-    }
-
-    fn parameters(&self) -> &[Parameter] {
-        &STREAM_PARAMETERS
-    }
-
-    fn metrics(&self) -> &[Metric] {
-        &METRICS
-    }
-
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
-        match Setup::of(point)?.pattern {
-            Pattern::Stream => Ok(()),
-            _ => Err(Failure::Impossible("net-transactions asks for exchanges".into())),
-        }
-    }
-
-    fn trial(&self, point: &Point, _seed: u64) -> Result<Metrics, Failure> {
-        self.judge(point)?;
-        let setup = Setup::of(point)?;
-        let clock = self.0.clock();
-        let (evidence, _) = self.0.with(|client, path| run(client, path, &setup, clock, false))?;
-        Ok(metrics(&evidence))
-    }
-}
-
-/// A record's figures.
-pub fn metrics(evidence: &Evidence) -> Metrics {
-    let figures = [("mbps", evidence.mbps()), ("sent_again", evidence.sent_again() as f64)];
-    Metrics::of(&figures, serde_json::to_value(evidence).expect("plain values"))
-}
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
 
 /// One trial. With `captured`, it is captured, and the packets are handed back.
 ///
@@ -109,14 +61,77 @@ pub fn run(
         last_write_bytes: setup.message_bytes,
         settings: setup.settings(),
         seconds,
-        round_trip_us: path.round_trip_us,
+        path: *path,
+        peer: client.welcome().clone(),
         given,
         info_before,
         info,
         counters,
-        server,
+        receiver: server,
         exchanges: None,
         capture: digest,
     };
     Ok((evidence, frames))
+}
+
+/// One trial from the server to the client.
+///
+/// # Errors
+/// [`Failure`]: whose fault it is.
+pub fn run_back(
+    client: &mut Client,
+    path: &Path,
+    setup: &Setup,
+    clock: Clock,
+) -> Result<(Evidence, Vec<Frame>), Failure> {
+    let work = Work::Write { message_bytes: setup.message_bytes };
+    let mut data = client.begin(&setup.settings(), work, setup.length())?;
+    let mut room = vec![0; READ_BYTES];
+    let mut bytes = 0;
+    let mut ends = None;
+    loop {
+        let length = data.stream.read(&mut room).map_err(|error| broken(&error))?;
+        if length == 0 {
+            break;
+        }
+        let now = clock.now();
+        bytes += length as u64;
+        ends = Some((ends.map_or(now, |(first, _)| first), now));
+    }
+    let receiver = Outcome {
+        bytes,
+        seconds: ends.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
+        rate_limited: false,
+        info: info(&data.stream)?,
+        given: given(&data.stream).map_err(|error| broken(&error))?,
+        counters: Counters::read().unwrap_or_default().since(&data.before),
+    };
+    drop(data);
+    let sender = client.end()?;
+    let info = sender.info;
+    let none = |count: Option<u64>| count.map(|_| 0);
+    let evidence = Evidence {
+        pattern: setup.pattern,
+        message_bytes: setup.message_bytes,
+        last_write_bytes: setup.message_bytes,
+        settings: setup.settings(),
+        seconds: sender.seconds,
+        path: *path,
+        peer: client.welcome().clone(),
+        given: sender.given,
+        // The connection began with the trial: what its sender counts was nothing then.
+        info_before: TcpInfo {
+            data_segs_out: info.data_segs_out.map(|_| 0),
+            busy_us: none(info.busy_us),
+            rwnd_limited_us: none(info.rwnd_limited_us),
+            sndbuf_limited_us: none(info.sndbuf_limited_us),
+            ..TcpInfo::default()
+        },
+        info,
+        counters: sender.counters,
+        receiver: Outcome { rate_limited: sender.rate_limited, ..receiver },
+        exchanges: None,
+        capture: None,
+    };
+    Ok((evidence, Vec::new()))
 }

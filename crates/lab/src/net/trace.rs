@@ -55,6 +55,9 @@ impl Case {
         let clock = session.clock();
         let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
             Pattern::Stream => stream::run(client, path, setup, clock, true),
+            Pattern::StreamBack => {
+                Err(Failure::Impossible("a trace is of what this end sends: change the ends".into()))
+            }
             _ => transactions::run(client, path, setup, clock, true),
         })?;
         if frames.is_empty() {
@@ -66,14 +69,14 @@ impl Case {
         let all = Segment::read_all(&frames);
         let digest = Digest::of(&all, evidence.info.snd_mss);
         // There is no other stream to be slower than: waits are what there is to see.
-        let waits = setup.pattern == Pattern::Stream && digest.gaps >= STREAM_GAPS_MIN;
+        let waits = setup.pattern.is_stream() && digest.gaps >= STREAM_GAPS_MIN;
         evidence.capture = Some(digest);
         let number = match &evidence.exchanges {
             Some(exchanges) => exchanges.count as f64 / evidence.seconds.max(1e-9),
             None => evidence.mbps(),
         };
         let is_slow = waits || is_slow(&evidence, 0.0);
-        let unit = if setup.pattern == Pattern::Stream { "Mbit/s" } else { "exchanges/s" };
+        let unit = if setup.pattern.is_stream() { "Mbit/s" } else { "exchanges/s" };
         let case = Case {
             name,
             title: setup.words(),

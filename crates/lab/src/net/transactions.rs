@@ -8,18 +8,17 @@
 
 use super::client::{Client, SILENCE, capture};
 use super::digest::{Digest, Segment};
-use super::evidence::{Evidence, Exchanges, Pattern};
+use super::evidence::{Evidence, Exchanges};
 use super::protocol::Work;
-use super::session::{Path, Session};
-use super::setup::{EXCHANGE_PARAMETERS, Setup};
-use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time};
+use super::session::Path;
+use super::setup::Setup;
+use crate::engine::Failure;
 use crate::stats::{quantile, sorted};
 use kiban_real::Clock;
 use kiban_real::measure::socket::given;
 use kiban_real::measure::{Counters, Frame, TcpInfo};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What is not measured at the beginning: so long, or so many exchanges.
@@ -32,67 +31,6 @@ pub const SLOW_PART: f64 = 0.5;
 const CAPTURED: (u64, Duration) = (6, Duration::from_secs(2));
 /// The fewest exchanges that are measured.
 const EXCHANGES_MIN: u64 = 5;
-
-/// The question: how many exchanges in a second?
-pub struct Transactions(pub Arc<Session>);
-
-const METRICS: [Metric; 5] = [
-    Metric { name: "transactions_per_second", what: "exchanges of a message and a reply", unit: "1/s" },
-    Metric { name: "mbps", what: "payload that arrived", unit: "Mbit/s" },
-    Metric { name: "p50_us", what: "an exchange, in the middle", unit: "us" },
-    Metric { name: "max_us", what: "the longest exchange", unit: "us" },
-    Metric { name: "stalled_part", what: "the part of the time spent waiting for a clock", unit: "1" },
-];
-
-impl Question for Transactions {
-    fn name(&self) -> &'static str {
-        "net-transactions"
-    }
-
-    fn what(&self) -> &'static str {
-        "How many exchanges of a message and a reply are there in a second, over a real network?"
-    }
-
-    fn time(&self) -> Time {
-        Time::Real
-    }
-
-    fn parameters(&self) -> &[Parameter] {
-        &EXCHANGE_PARAMETERS
-    }
-
-    fn metrics(&self) -> &[Metric] {
-        &METRICS
-    }
-
-    fn judge(&self, point: &Point) -> Result<(), Failure> {
-        match Setup::of(point)?.pattern {
-            Pattern::Stream => Err(Failure::Impossible("net-stream asks for streams".into())),
-            Pattern::WriteWriteRead | Pattern::WriteRead => Ok(()),
-        }
-    }
-
-    fn trial(&self, point: &Point, _seed: u64) -> Result<Metrics, Failure> {
-        self.judge(point)?;
-        let setup = Setup::of(point)?;
-        let clock = self.0.clock();
-        let (evidence, _) = self.0.with(|client, path| run(client, path, &setup, clock, false))?;
-        Ok(metrics(&evidence))
-    }
-}
-
-/// A record's figures.
-pub fn metrics(evidence: &Evidence) -> Metrics {
-    let exchanges = evidence.exchanges.clone().unwrap_or_default();
-    let figures = [
-        ("transactions_per_second", exchanges.count as f64 / evidence.seconds.max(1e-9)),
-        ("mbps", evidence.mbps()),
-        ("p50_us", exchanges.p50_us),
-        ("max_us", exchanges.max_us),
-        ("stalled_part", exchanges.stalled_part),
-    ];
-    Metrics::of(&figures, serde_json::to_value(evidence).expect("plain values"))
-}
 
 /// Exchanges on a connection.
 pub struct Line<'a> {
@@ -198,12 +136,13 @@ pub fn run(
         last_write_bytes: setup.writes().last().copied().unwrap_or(0),
         settings: setup.settings(),
         seconds,
-        round_trip_us: path.round_trip_us,
+        path: *path,
+        peer: client.welcome().clone(),
         given,
         info_before,
         info,
         counters,
-        server,
+        receiver: server,
         exchanges: Some(Exchanges { warm_up: warm_up + more, ..exchanges }),
         capture: digest,
     };

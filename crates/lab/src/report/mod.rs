@@ -288,6 +288,7 @@ mod tests {
                 cells: vec![vec![Some(1.0)]],
                 steps: vec![0.0],
                 outlines: vec![Outline { columns: 0..1, rows: 0..1, name: h() }],
+                notes: vec![vec![Some(picture::Note { mark: h(), words: h() })]],
             }
             .picture(),
             Sequence {

@@ -496,7 +496,7 @@ fn constants() -> Vec<Constant> {
 }
 
 impl WideArea {
-    /// All maps for a spreadsheet.
+    /// All maps for a spreadsheet; the figures have their own.
     pub fn csv(&self) -> String {
         self.maps.iter().fold(Map::CSV_HEAD.to_owned(), |text, map| text + &map.csv())
     }

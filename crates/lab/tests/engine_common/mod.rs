@@ -14,8 +14,10 @@ pub(crate) struct Toy {
     pub(crate) asked: Mutex<Vec<(Point, u64)>>,
     /// Added to every figure: another build of the same version.
     pub(crate) build: f64,
-    /// So many trials are lost at first.
+    /// So many trials are lost, at first or after those that are spared.
     pub(crate) lost: Mutex<u32>,
+    /// So many come out before the first is lost.
+    pub(crate) spared: Mutex<u32>,
 }
 
 impl Toy {
@@ -27,7 +29,18 @@ impl Toy {
             parameter("nodelay", Some(Value::Flag(false))),
             parameter("word", None),
         ];
-        Toy { time, parameters, asked: Mutex::default(), build: 0.0, lost: Mutex::new(0) }
+        Toy {
+            time,
+            parameters,
+            asked: Mutex::default(),
+            build: 0.0,
+            lost: Mutex::new(0),
+            spared: Mutex::new(0),
+        }
+    }
+
+    pub(crate) fn lose_after(&self, trials: u32) {
+        *self.spared.lock().expect("no test panics in between") = trials;
     }
 
     pub(crate) fn asked(&self) -> usize {
@@ -82,7 +95,10 @@ impl Question for Toy {
     fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure> {
         self.asked.lock().expect("no test panics in between").push((point.clone(), seed));
         let mut lost = self.lost.lock().expect("no test panics in between");
-        if *lost > 0 {
+        let mut spared = self.spared.lock().expect("no test panics in between");
+        if *spared > 0 {
+            *spared -= 1;
+        } else if *lost > 0 {
             *lost -= 1;
             return Err(Failure::Lost("the peer has gone".into()));
         }

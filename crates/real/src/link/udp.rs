@@ -42,6 +42,11 @@ impl UdpLink {
         self.local
     }
 
+    /// The socket, and its address.
+    pub(super) fn into_parts(self) -> (UdpSocket, SocketAddr) {
+        (self.socket, self.local)
+    }
+
     /// Bytes of the longest packet for a peer.
     pub fn packet_bytes(peer: IpAddr) -> usize {
         if peer.is_loopback() { LOOPBACK_PACKET_BYTES } else { PACKET_BYTES }

@@ -168,7 +168,7 @@ impl Capture {
 }
 
 /// The time stamp among a message's control messages.
-fn stamp(message: &libc::msghdr) -> Option<u64> {
+pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
     // SAFETY: the kernel filled in the control messages and their length, which the macros walk by.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
@@ -186,12 +186,12 @@ fn stamp(message: &libc::msghdr) -> Option<u64> {
 }
 
 /// How far the clock of the day is from the monotone one.
-fn apart() -> u64 {
+pub(super) fn apart() -> u64 {
     let day = clock_gettime(ClockId::Realtime);
     (day.tv_sec as u64 * 1_000_000_000 + day.tv_nsec as u64).wrapping_sub(machine_nanos())
 }
 
-fn set<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
+pub(super) fn set<T>(socket: &impl AsRawFd, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value is a whole `T`, which is what the option takes; the kernel copies it, and what a filter points at, before
     // it returns.

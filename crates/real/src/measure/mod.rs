@@ -7,11 +7,13 @@
 
 pub mod capture;
 pub mod counters;
+pub mod datagrams;
 pub mod info;
 pub mod pause;
 pub mod socket;
 
 pub use capture::{Capture, Direction, Frame};
 pub use counters::Counters;
+pub use datagrams::Datagrams;
 pub use info::TcpInfo;
 pub use socket::Settings;

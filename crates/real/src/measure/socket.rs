@@ -8,7 +8,8 @@
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// What is asked of a connection. What is none stays as the system has it.
@@ -73,19 +74,30 @@ impl Settings {
         Ok(socket.into())
     }
 
-    /// Listens with these settings, at a port that the system chooses; `accept` does not block.
+    /// Listens with these settings, at port 0 at one that the system chooses; `accept` does not block.
     ///
     /// # Errors
     /// The system's.
-    pub fn listen(&self, address: IpAddr) -> io::Result<TcpListener> {
-        let address = SocketAddr::new(address, 0);
+    pub fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         self.apply(&socket)?;
+        // A port of one's choice has had connections before, which linger (RFC 9293 §3.6.1).
+        socket.set_reuse_address(address.port() > 0)?;
         socket.bind(&address.into())?;
         socket.listen(1)?;
         socket.set_nonblocking(true)?;
         Ok(socket.into())
     }
+}
+
+/// Gives a socket a sending buffer of so many bytes, or of as many as the system grants.
+///
+/// # Errors
+/// The system's.
+pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
+    // More than the system's bound needs a right; less will do.
+    super::capture::set(socket, libc::SO_SNDBUFFORCE, &bytes)
+        .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }
 
 /// What the system gave a connection.
@@ -116,7 +128,7 @@ mod tests {
             mss_bytes: Some(700),
             congestion: Some("reno".into()),
         };
-        let listener = settings.listen([127, 0, 0, 1].into()).expect("loopback");
+        let listener = settings.listen(([127, 0, 0, 1], 0).into()).expect("loopback");
         let address = listener.local_addr().expect("bound");
         let caller = settings.connect(address, Duration::from_secs(5)).expect("it listens");
         assert!(super::super::pause::readable(&listener, Duration::from_secs(5)).expect("a socket"));
@@ -134,7 +146,7 @@ mod tests {
     #[test]
     fn an_unknown_congestion_control_is_named() {
         let settings = Settings { congestion: Some("tahiti".into()), ..Settings::default() };
-        let error = settings.listen([127, 0, 0, 1].into()).expect_err("no such control");
+        let error = settings.listen(([127, 0, 0, 1], 0).into()).expect_err("no such control");
         assert!(error.to_string().contains("'tahiti'"), "{error}");
     }
 }

@@ -19,8 +19,8 @@ pub use costs::{CONSTANTS, Constant, Costs, OSI_BOARD_1992};
 pub use peer::Peer;
 pub use serial::{Serial, SerialCounters};
 
-use crate::harm::Harm;
 use costs::Account;
+use kiban_board::harm::Harm;
 use kiban_board::osi::below::Below;
 use kiban_board::osi::end::{End, OUTGOING_BYTES_MAX};
 use kiban_board::osi::files::Files;

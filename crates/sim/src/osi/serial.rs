@@ -6,7 +6,7 @@
 //! Harm      is done to the frame with its FCS; the receiver's FCS throws out what was harmed. An octet that arrives twice
 //!           or a frame that overtakes another is not known on a line: loss and bit errors are.
 
-use crate::harm::{Harm, HarmCounters, Harmful};
+use kiban_board::harm::{Harm, HarmCounters, Harmful};
 use kiban_ground::{Chance, Instant};
 use kiban_wire::lapb;
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ impl Serial {
 
     /// What was done to it.
     pub fn harm_counters(&self) -> &HarmCounters {
-        &self.harm.counters
+        self.harm.counters()
     }
 
     /// From when on it takes another frame: one is on the line, one is ready.

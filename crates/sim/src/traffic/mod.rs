@@ -13,11 +13,13 @@
 
 mod frames;
 mod ledger;
+mod playout;
 mod programs;
 mod stream;
 
 pub use frames::{FrameSink, FrameSource, Units};
 pub use ledger::{Ledger, Shared, Tally};
+pub use playout::{Playout, Recovered};
 pub use programs::{Jpeg, JpegConfig, Periodic, Sporadic, Unit, line_octets};
 pub use stream::{StreamConfig, StreamSink, StreamSource};
 

@@ -4,7 +4,10 @@
 //! Matrices  the user's octets are taken to be there when a matrix begins: what gathering them takes is not in a cell's delay.
 //! Damage    moments at which the sink met octets that are wrong: lost cells, or a matrix that could not be put right. They are
 //!           told in periods, since pictures that such octets belong to are what is spoilt.
+//! Clocks    the source's may be off its nominal rate by `clock_ppm`. The sink reads as its buffer's level tells ([`Playout`]), and
+//!           knows the source's rate by that, and by time stamps where there are some.
 
+use super::playout::{Playout, Recovered};
 use super::{Outlet, Shared};
 use crate::terminal::Terminal;
 use kiban_ground::Instant;
@@ -27,6 +30,10 @@ pub struct StreamConfig {
     pub stamps: bool,
     /// What damage is told in.
     pub period: Duration,
+    /// By how much the source's clock is faster than nominal, parts in a million.
+    pub clock_ppm: f64,
+    /// In which time, and some more, the sink's reading finds the source's rate.
+    pub settle: Duration,
 }
 
 impl StreamConfig {
@@ -71,7 +78,8 @@ impl StreamSource {
         end: Instant,
         ledger: Shared,
     ) -> StreamSource {
-        let cell_time = Interval::of_line((config.line_bits_per_second().round() as u64).max(1));
+        let line = config.line_bits_per_second() * (1.0 + config.clock_ppm * 1e-6);
+        let cell_time = Interval::of_line((line.round() as u64).max(1));
         StreamSource {
             outlet,
             sender: Sender::new(config.aal1()),
@@ -144,6 +152,7 @@ pub struct StreamSink {
     period: Duration,
     damaged: BTreeSet<u64>,
     srts: Option<SrtsRecovery>,
+    playout: Playout,
     corrects: bool,
 }
 
@@ -157,6 +166,7 @@ impl StreamSink {
             period: config.period,
             damaged: BTreeSet::new(),
             srts: Srts::new(config.bits_per_second).filter(|_| config.stamps).map(SrtsRecovery::new),
+            playout: Playout::new(config.bits_per_second, config.settle),
             corrects: matches!(config.form, Form::Corrected(_)),
         }
     }
@@ -175,6 +185,11 @@ impl StreamSink {
     pub fn clock_ratio(&self) -> Option<f64> {
         self.srts.as_ref()?.ratio()
     }
+
+    /// The source's clock by the level of the buffer, and what became of that.
+    pub fn recovered(&self) -> Option<Recovered> {
+        self.playout.recovered()
+    }
 }
 
 /// What tells damage.
@@ -191,7 +206,10 @@ impl Terminal for StreamSink {
             self.ledger.borrow_mut().arrived(&cell.payload, cell.at);
             let before = *self.receiver.counters();
             self.receiver.on_cell(&cell.payload, &mut self.out);
-            self.out.clear();
+            if !self.out.is_empty() {
+                self.playout.on_octets(self.out.len(), cell.at);
+                self.out.clear();
+            }
             let after = self.receiver.counters();
             if damage(after, self.corrects) > damage(&before, self.corrects) {
                 self.damaged.insert(cell.at.as_nanos() / self.period.as_nanos() as u64);

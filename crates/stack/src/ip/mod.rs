@@ -476,6 +476,10 @@ impl Ip {
         if brief.to_group {
             return;
         }
+        // A link that verified the checksum need not have summed; the quotation's is formed from sums.
+        if pdu.is_verified() {
+            pdu.sum_again();
+        }
         match (source, target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {
                 v4::header(protocol, pdu.len(), source, target, brief)

@@ -236,7 +236,7 @@ impl Udp {
             IpAddr::V4(_) => udp::verify_over_ipv4(head, rest),
             IpAddr::V6(_) => udp::verify_over_ipv6(head, rest),
         };
-        if intact.is_err() {
+        if !pdu.is_verified() && intact.is_err() {
             self.counters.checksum_wrong += 1;
             return Arrival::Dropped;
         }

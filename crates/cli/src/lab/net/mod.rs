@@ -2,7 +2,7 @@
 
 mod delay;
 mod numbers;
-mod peer;
+pub(super) mod peer;
 mod serve;
 mod sweep;
 mod trace;

@@ -4,6 +4,7 @@ use crate::way::Host;
 use clap::Args;
 use kiban_lab::net::Session;
 use kiban_lab::net::admission::Token;
+use kiban_lab::net::client::Client;
 use kiban_lab::net::protocol::PORT;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ const TOKEN_VARIABLE: &str = "KIBAN_LAB_TOKEN";
 
 /// The token.
 #[derive(Args, Clone)]
-pub(super) struct Key {
+pub(in crate::lab) struct Key {
     /// Read the server's token from the first line of this file; else it is read from KIBAN_LAB_TOKEN.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -21,16 +22,23 @@ pub(super) struct Key {
 impl Key {
     /// A session with a host.
     pub(super) fn session(&self, host: &Host) -> Result<Session, String> {
-        let token = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
-            (Some(path), _) => token_of(path)?,
-            (None, Ok(text)) => Token::of_text(&text)?,
-            (None, Err(_)) => {
-                return Err(format!(
-                    "no token: set {TOKEN_VARIABLE} to what `kiban lab serve` printed, or name a file with --token-file"
-                ));
-            }
-        };
-        Ok(Session::new(&host.name, host.port.unwrap_or(PORT), token))
+        Ok(Session::new(&host.name, host.port.unwrap_or(PORT), self.token()?))
+    }
+
+    /// A connection to a host, for a mix.
+    pub(in crate::lab) fn client(&self, host: &Host) -> Result<Client, String> {
+        let client = Client::connect(&host.name, host.port.unwrap_or(PORT), &self.token()?);
+        client.map_err(|failure| failure.to_string())
+    }
+
+    fn token(&self) -> Result<Token, String> {
+        match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
+            (Some(path), _) => token_of(path),
+            (None, Ok(text)) if !text.is_empty() => Token::of_text(&text),
+            (None, _) => Err(format!(
+                "no token: set {TOKEN_VARIABLE} to what `kiban lab serve` printed, or name a file with --token-file"
+            )),
+        }
     }
 }
 

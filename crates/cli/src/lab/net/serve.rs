@@ -9,17 +9,18 @@ use kiban_lab::net::server::Event;
 use kiban_lab::net::{Limits, Server};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Answer measurements of `kiban lab sweep`, `delay` and `trace`.
+/// Answer measurements of `kiban lab sweep`, `delay`, `trace` and `mix --to`.
 ///
 /// Nothing but measurements is answered, to nobody but who knows the token. It goes over the network as it is: use this where
 /// nobody listens, name the addresses that may connect, and end it when you are done. Besides its port it opens one for each
-/// trial, of the system's choice, for the address that asked.
+/// trial, of the system's choice or of --data-ports, for the address that asked.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban lab serve                                  prints a token, and answers until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n\nExit status: 1 when it cannot listen, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban lab serve                                  prints a token, and answers until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n  kiban lab serve --data-ports 4200-4203           behind a firewall that lets 4195 and these through\n\nExit status: 1 when it cannot listen, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Serve {
     /// Where to listen; port 0: one is chosen, and told.
@@ -28,6 +29,9 @@ pub(crate) struct Serve {
     /// Take the token from the first line of this file in place of one of chance.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Take ports of this range for data connections, one a trial, in place of those that the system chooses.
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
+    data_ports: Option<Ports>,
     /// Let these addresses connect, and no others; may be said several times.
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     allow: Vec<IpNet>,
@@ -40,7 +44,7 @@ pub(crate) struct Serve {
     /// Seconds of a session, at most.
     #[arg(long, default_value_t = 21_600, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     session: u32,
-    /// Mbit/s that each session may send here, at most.
+    /// Mbit/s that each session may send here, or have sent, at most.
     #[arg(long, default_value_t = 100_000, value_name = "MBPS", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
     /// Bytes of a socket buffer, at most.
@@ -66,6 +70,7 @@ impl Serve {
             session_seconds: self.session,
             buffer_bytes: self.buffer,
             bytes_per_second: self.rate * 125_000,
+            data_ports: self.data_ports.map_or(Limits::default().data_ports, |ports| ports.0),
             ..Limits::default()
         };
         let (json, quiet) = (self.json, self.quiet);
@@ -80,6 +85,18 @@ impl Serve {
         }
         server.run().map_err(|error| format!("{at} can no longer be listened at: {error}"))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Ports from the first to the last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Ports(RangeInclusive<u16>);
+
+fn ports(text: &str) -> Result<Ports, String> {
+    let ends = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    match ends {
+        Some((first, last)) if (1..=last).contains(&first) => Ok(Ports(first..=last)),
+        _ => Err("say the first port and the last, for example 4200-4203".into()),
     }
 }
 
@@ -99,6 +116,19 @@ fn tell(event: Event, json: bool, quiet: bool) {
             Event::Began(address) => eprintln!("{address}: a session"),
             Event::Ended(address, trials, how) => eprintln!("{address}: ended after {trials} trials: {how}"),
             Event::Refused(address, why) => eprintln!("{address}: refused: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_go_from_the_first_to_the_last() {
+        assert_eq!(ports("4200-4203"), Ok(Ports(4200..=4203)));
+        for text in ["", "4200", "4203-4200", "4200-70000", "a-b", "-1-5", "0-5"] {
+            assert!(ports(text).is_err_and(|why| why.contains("4200-4203")), "{text}");
         }
     }
 }

@@ -5,10 +5,11 @@ use super::peer::Key;
 use crate::way::Host;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_lab::engine::Options;
+use kiban_lab::net::Grid;
 use kiban_lab::net::evidence::Pattern;
 use kiban_lab::net::setup::SYSTEM;
-use kiban_lab::net::store::Store;
-use kiban_lab::net::sweep::{Guard, Plan, Sweep};
+use kiban_lab::net::sweep::Sweep;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,10 +19,11 @@ use std::time::Duration;
 ///
 /// Each point is a TCP connection with settings of its own. Slow ones are explained from what both kernels say of them and from
 /// a short capture (with CAP_NET_RAW); what to change is tried on the worst of them. Points are kept in a folder, so that
-/// the same command goes on where it was ended.
+/// the same command goes on where it was ended. The folder is that of a run: 'kiban lab live', 'summary' and 'report' read it, also
+/// meanwhile.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\n  kiban lab sweep HOST --json --svg pictures --out folder\n\nExit status: 0 when all points are measured, 1 when the peer was lost or refuses, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\n  kiban lab sweep HOST --pattern stream,stream-back --buffers 0    both directions\n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\n  kiban lab sweep HOST --json --svg pictures --out folder\n  kiban lab live lab-HOST                          watch it from another terminal\n  kiban lab report lab-HOST                        a page with the maps, the causes, the advice\n\nExit status: 0 when all points are measured, 1 when the peer was lost or refuses, 2 for a mistake in the arguments."
 )]
 pub(crate) struct SweepHost {
     /// Who runs `kiban lab serve`; port 4195 where none is given.
@@ -81,6 +83,8 @@ pub(super) enum PatternName {
     WriteRead,
     /// Messages without replies.
     Stream,
+    /// The same from the server to here.
+    StreamBack,
 }
 
 impl PatternName {
@@ -89,6 +93,7 @@ impl PatternName {
             PatternName::WriteWriteRead => Pattern::WriteWriteRead,
             PatternName::WriteRead => Pattern::WriteRead,
             PatternName::Stream => Pattern::Stream,
+            PatternName::StreamBack => Pattern::StreamBack,
         }
     }
 }
@@ -127,7 +132,7 @@ impl SweepHost {
         // A host's name may hold what is no name of a folder.
         let name = self.host.name.replace(['/', '%', ':'], "-");
         let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
-        let plan = Plan {
+        let grid = Grid {
             messages: self.messages.0.clone(),
             buffers: self.buffers.0.clone(),
             patterns: self.pattern.iter().map(|pattern| pattern.pattern()).collect(),
@@ -136,25 +141,30 @@ impl SweepHost {
             congestion: self.congestion.clone(),
             seconds: self.seconds,
         };
-        let mut sweep = Sweep {
-            session,
-            store: Store::open(&folder)?,
-            guard: Guard { foreign_cores_max: self.foreign_cores, repeats: self.repeats },
-            patience: Duration::from_secs(self.patience),
+        let options = Options {
+            foreign_cores_max: self.foreign_cores,
+            redos_max: self.repeats,
+            patience: Some(Duration::from_secs(self.patience)),
+            ..Options::default()
         };
+        crate::lab::keep_at_interrupt(&folder)?;
+        let sweep = Sweep { session, dir: folder.clone(), options };
         let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")
             .expect("the template is well formed");
         let bar = ProgressBar::with_draw_target(Some(1), target).with_style(style);
-        let report = sweep.run(&plan, &|done, all, what| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
+        let report = sweep.run(&grid, &|done, all, what| {
+            bar.set_length(all);
+            bar.set_position(done);
             bar.set_message(what.to_owned());
         });
         bar.finish_and_clear();
-        let report = report.map_err(|failure| failure.to_string())?;
+        let report = report.map_err(|trouble| trouble.to_string())?;
+        for broken in &report.broken {
+            eprintln!("kiban: {}: skipped: {broken}", folder.display());
+        }
         if let Some(folder) = &self.svg {
-            let maps = report.maps.iter().enumerate();
+            let maps = report.findings.maps.iter().enumerate();
             let files: Vec<_> = maps
                 .map(|(number, map)| (format!("map-{}.svg", number + 1), map.svg().into_bytes()))
                 .collect();

@@ -1,4 +1,4 @@
-//! The questions that plans may ask.
+//! The questions that plans may ask, and those that a command of their own asks ([`Question::asked_by`]).
 
 mod atm_board;
 mod wide_area;
@@ -13,6 +13,7 @@ static QUESTIONS: LazyLock<Vec<Box<dyn Question + Send>>> = LazyLock::new(|| {
         Box::new(wide_area::WideArea::new()),
         Box::new(atm_board::AtmBoard::new()),
         Box::new(crate::mix::Policing),
+        Box::new(crate::net::Network::DESCRIPTION),
     ]
 });
 
@@ -30,7 +31,7 @@ pub fn find(name: &str) -> Option<&'static dyn Question> {
 pub fn nearest(name: &str) -> String {
     let questions = all();
     let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();
-    super::plan::nearest(name, &names)
+    crate::nearest::nearest(name, &names)
 }
 
 fn parameter(name: &'static str, what: &'static str, default: Value) -> Parameter {

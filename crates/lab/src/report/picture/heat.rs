@@ -3,12 +3,13 @@
 //! Colours   seven steps of viridis, which the colour-blind tell apart and which survive a copy without colour; the borders
 //!           between the steps are given, so that a border that matters is one.
 //! Outlines  around regions that somebody named.
+//! Notes     what is said of a cell: a mark beside its figure, and words where the pointer is.
 
 use super::{Canvas, Picture, at, value, width};
 use crate::report::data::{Data, number};
 use std::ops::Range;
 
-/// A cell's sides.
+/// A cell's sides; the first is longer where its words are.
 const ACROSS: f64 = 50.0;
 const DOWN: f64 = 27.0;
 const TOP: f64 = 62.0;
@@ -24,6 +25,15 @@ pub struct Outline {
     pub rows: Range<usize>,
     /// What it is.
     pub name: String,
+}
+
+/// What is said of one cell.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Note {
+    /// A character or two beside its figure; nothing where the cell is as it should be.
+    pub mark: String,
+    /// In words, for who points at it.
+    pub words: String,
 }
 
 /// A map.
@@ -47,6 +57,8 @@ pub struct Heat {
     pub steps: Vec<f64>,
     /// Regions.
     pub outlines: Vec<Outline>,
+    /// Rows of what is said of the cells; none at all, or as many as there are cells.
+    pub notes: Vec<Vec<Option<Note>>>,
 }
 
 impl Heat {
@@ -57,45 +69,66 @@ impl Heat {
         count.saturating_sub(1) * (STEPS - 1) / last.max(1)
     }
 
+    /// What is said of a cell.
+    fn note(&self, row: usize, column: usize) -> Option<&Note> {
+        self.notes.get(row)?.get(column)?.as_ref()
+    }
+
+    /// What stands in a cell.
+    fn words(&self, row: usize, column: usize) -> Option<String> {
+        let shown = format!("{:.1}", self.cells[row][column]?);
+        let mark = self.note(row, column).map(|note| note.mark.as_str()).filter(|mark| !mark.is_empty());
+        Some(mark.map_or(shown.clone(), |mark| format!("{shown} {mark}")))
+    }
+
     /// Draws it.
     pub fn picture(self) -> Picture {
         let left = self.y.1.iter().map(|place| width(place, 12.0)).fold(30.0, f64::max) + 22.0;
         let (columns, rows) = (self.x.1.len(), self.y.1.len());
-        let wide = (left + ACROSS * columns as f64 + 10.0).max(560.0);
+        let words = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        let words = words.filter_map(|(row, column)| self.words(row, column));
+        let across = words.map(|words| width(&words, 11.0) + 6.0).fold(ACROSS, f64::max);
+        let legend = self.steps.iter().take(STEPS).map(|begin| step_width(*begin)).sum::<f64>();
+        let wide =
+            (left + across * columns as f64 + 10.0).max(left + legend + width(&self.unit, 11.0)).max(560.0);
         let high = TOP + DOWN * rows as f64 + 56.0;
         let mut canvas = Canvas::default();
         canvas.words(8.0, 18.0, "", &format!("{}, across", self.x.0));
         canvas.words(8.0, 36.0, "", &format!("{}, down", self.y.0));
         for (column, place) in self.x.1.iter().enumerate() {
-            canvas.words(left + ACROSS * (column as f64 + 0.5), TOP - 8.0, "soft mid", place);
+            canvas.words(left + across * (column as f64 + 0.5), TOP - 8.0, "soft mid", place);
         }
         for (row, place) in self.y.1.iter().enumerate() {
             canvas.words(left - 8.0, TOP + DOWN * (row as f64 + 0.65), "soft end", place);
         }
         for (row, cells) in self.cells.iter().enumerate() {
             for (column, cell) in cells.iter().enumerate() {
-                let (x, y) = (left + ACROSS * column as f64, TOP + DOWN * row as f64);
+                let (x, y) = (left + across * column as f64, TOP + DOWN * row as f64);
                 let colour = cell.map_or("x".to_owned(), |cell| self.step(cell).to_string());
                 let shown = cell.map_or("no data".to_owned(), |cell| format!("{cell:.1}"));
                 let element = format!(
                     "<rect class=\"cell v h{colour}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
                     at(x + 0.5),
                     at(y + 0.5),
-                    at(ACROSS - 1.0),
+                    at(across - 1.0),
                     at(DOWN - 1.0)
                 );
-                let [across, down] = [&self.x.1[column], &self.y.1[row]];
-                let says = format!("{shown} {}\n{}: {across}\n{}: {down}", self.unit, self.x.0, self.y.0);
+                let (x_name, y_name) = (&self.x.0, &self.y.0);
+                let [x_place, y_place] = [&self.x.1[column], &self.y.1[row]];
+                let mut says = format!("{shown} {}\n{x_name}: {x_place}\n{y_name}: {y_place}", self.unit);
+                if let Some(note) = self.note(row, column) {
+                    says += &format!("\n{}", note.words);
+                }
                 canvas.place(&element, &says);
-                if cell.is_some() {
-                    let place = (x + ACROSS / 2.0, y + DOWN * 0.65);
-                    canvas.words(place.0, place.1, &format!("small mid on{colour}"), &shown);
+                if let Some(words) = self.words(row, column) {
+                    let place = (x + across / 2.0, y + DOWN * 0.65);
+                    canvas.words(place.0, place.1, &format!("small mid on{colour}"), &words);
                 }
             }
         }
         for Outline { columns, rows, .. } in &self.outlines {
-            let (x, y) = (left + ACROSS * columns.start as f64, TOP + DOWN * rows.start as f64);
-            let (width, height) = (ACROSS * columns.len() as f64, DOWN * rows.len() as f64);
+            let (x, y) = (left + across * columns.start as f64, TOP + DOWN * rows.start as f64);
+            let (width, height) = (across * columns.len() as f64, DOWN * rows.len() as f64);
             let path = format!("d=\"M{} {}h{}v{}h-{}z\"", at(x), at(y), at(width), at(height), at(width));
             canvas.add(format!("<path class=\"halo\" {path}/>\n<path class=\"outline\" {path}/>"));
         }
@@ -108,7 +141,7 @@ impl Heat {
     fn legend(&self, canvas: &mut Canvas, left: f64, top: f64) {
         let mut x = left;
         for begin in self.steps.iter().take(STEPS) {
-            let words = format!("from {}", value(*begin));
+            let words = step_words(*begin);
             canvas.add(format!(
                 "<path class=\"h{}\" d=\"M{} {}h14v14h-14z\"/>",
                 self.step(*begin),
@@ -116,7 +149,7 @@ impl Heat {
                 at(top)
             ));
             canvas.words(x + 19.0, top + 11.0, "small soft", &words);
-            x += 19.0 + width(&words, 11.0) + 14.0;
+            x += step_width(*begin);
         }
         canvas.words(x, top + 11.0, "small soft", &self.unit);
         let mut x = left;
@@ -139,6 +172,16 @@ impl Heat {
     }
 }
 
+/// What the legend says of a step.
+fn step_words(begin: f64) -> String {
+    format!("from {}", value(begin))
+}
+
+/// How much of the legend a step takes.
+fn step_width(begin: f64) -> f64 {
+    19.0 + width(&step_words(begin), 11.0) + 14.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +197,7 @@ mod tests {
             cells: vec![vec![Some(1.5), Some(11.0)], vec![None, Some(60.0)]],
             steps: vec![0.0, 2.6, 10.0, 20.0, 30.0, 40.0, 50.0],
             outlines: vec![Outline { columns: 0..1, rows: 0..2, name: "slow".into() }],
+            notes: Vec::new(),
         }
     }
 
@@ -167,6 +211,32 @@ mod tests {
         assert!(picture.elements.contains("11.0 Mbit/s\nmessage: &lt;500&gt;\nbuffer: 2000"));
         assert!(picture.elements.contains("no data Mbit/s\nmessage: 100\nbuffer: &quot;4000"));
         assert_eq!(picture.data.csv(), "buffer \\ message,100,<500>\n2000,1.5,11\n\"\"\"4000\",,60\n");
+    }
+
+    #[test]
+    fn a_note_is_a_mark_in_its_cell_and_words_where_the_pointer_is() {
+        let note = |mark: &str| Some(Note { mark: mark.into(), words: "it <waits>".into() });
+        let notes = vec![vec![note("N"), None], vec![note("N"), note("")]];
+        let elements = Heat { notes, ..example() }.picture().elements;
+        assert!(elements.contains("message: 100\nbuffer: 2000\nit &lt;waits&gt;</title>"), "{elements}");
+        assert_eq!(
+            (elements.matches("it &lt;waits&gt;").count(), elements.matches(">1.5 N</text>").count()),
+            (3, 1)
+        );
+        // A cell without data has no mark, and one without a mark its figure alone.
+        assert!(!elements.contains("no data N") && elements.contains(">60.0</text>"), "{elements}");
+    }
+
+    #[test]
+    fn long_words_and_a_long_legend_have_room() {
+        let plain = example().picture();
+        let notes = vec![vec![Some(Note { mark: "N".into(), words: String::new() }), None], vec![None, None]];
+        let cells = vec![vec![Some(47_995.2), Some(1.0)], vec![None, None]];
+        let steps = (0..7).map(|step| f64::from(step) * 12_345.6).collect();
+        let wide = Heat { notes, cells, steps, ..example() }.picture();
+        assert!(wide.width > plain.width, "{} {}", wide.width, plain.width);
+        assert!(wide.elements.contains(">47995.2 N</text>") && !wide.elements.contains("width=\"49\""));
+        assert!(plain.elements.contains("width=\"49\""));
     }
 
     #[test]

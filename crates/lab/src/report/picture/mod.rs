@@ -16,7 +16,7 @@ mod stacked;
 
 pub use axis::Scale;
 pub use bars::Bars;
-pub use heat::{Heat, Outline};
+pub use heat::{Heat, Note, Outline};
 pub use lines::{Line, Lines, Mark};
 pub use sequence::{Arrow, Direction, Sequence};
 pub use stacked::Stacked;

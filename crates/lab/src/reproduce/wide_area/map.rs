@@ -198,6 +198,7 @@ impl Map {
             cells,
             steps: vec![0.0, 2.6, SLOW_MBPS, 20.0, 30.0, USUAL_MBPS, 50.0],
             outlines: outline.into_iter().collect(),
+            notes: Vec::new(),
         }
         .picture()
     }

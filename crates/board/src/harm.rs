@@ -1,4 +1,4 @@
-//! Harm: what a line does to cells, and a cable to packets, besides delaying them.
+//! Harm: what a line does to cells, and a cable to packets, besides delaying them. Lines of the simulator do it, and real links.
 //!
 //! Goal      loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
 //! Cells     each cell meets each harm with its probability, independent of all others; a bit error flips one bit of
@@ -7,10 +7,11 @@
 //!           overtake it. IP promises no order: a packet is delayed alone. A stall holds the whole line.
 //! Speed     a line without harm draws no chance at all.
 
+use alloc::vec::Vec;
+use core::time::Duration;
 use kiban_ground::{Chance, Instant};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::atm::CELL_PAYLOAD_BYTES;
-use std::time::Duration;
 
 kiban_ground::counters! {
     /// What a line did to cells, or a cable to packets.
@@ -82,7 +83,7 @@ impl Harm {
 
 /// A line's harm at work.
 #[derive(Debug)]
-pub(crate) struct Harmful {
+pub struct Harmful {
     harm: Harm,
     chance: Chance,
     /// Cells or packets that came by, for the harm that counts them.
@@ -90,14 +91,15 @@ pub(crate) struct Harmful {
     /// Circuits held back: header bits that name them, and until when.
     held: Vec<(u32, Instant)>,
     stalled_until: Instant,
-    pub(crate) counters: HarmCounters,
+    counters: HarmCounters,
 }
 
 /// The bits of a header word that name the circuit.
 const NAME_BITS: u32 = 0xffff_fff0;
 
 impl Harmful {
-    pub(crate) fn new(harm: Harm, chance: Chance) -> Harmful {
+    /// No harm has been done yet.
+    pub fn new(harm: Harm, chance: Chance) -> Harmful {
         Harmful {
             harm,
             chance,
@@ -109,16 +111,22 @@ impl Harmful {
     }
 
     /// Other harm from now on.
-    pub(crate) fn set(&mut self, harm: Harm) {
+    pub fn set(&mut self, harm: Harm) {
         self.harm = harm;
     }
 
-    pub(crate) fn is_none(&self) -> bool {
+    /// What it has done.
+    pub fn counters(&self) -> &HarmCounters {
+        &self.counters
+    }
+
+    /// Whether it does nothing.
+    pub fn is_none(&self) -> bool {
         self.harm == Harm::NONE
     }
 
     /// Does what is to be done to `cells`, from place `from` on. Afterwards they stand in the order of their moments.
-    pub(crate) fn apply(&mut self, cells: &mut Vec<TimedCell>, from: usize) {
+    pub fn apply(&mut self, cells: &mut Vec<TimedCell>, from: usize) {
         let fresh = cells.split_off(from);
         for mut cell in fresh {
             if self.loses() {
@@ -140,7 +148,7 @@ impl Harmful {
     }
 
     /// The same for a packet that would arrive at `at`: what arrives in its place goes to `put`.
-    pub(crate) fn meet(&mut self, at: Instant, mut bytes: Vec<u8>, put: &mut dyn FnMut(Instant, Vec<u8>)) {
+    pub fn meet(&mut self, at: Instant, mut bytes: Vec<u8>, put: &mut dyn FnMut(Instant, Vec<u8>)) {
         if self.is_none() {
             return put(at, bytes);
         }

@@ -1,0 +1,132 @@
+//! A board behind the device, with an application that reads or writes.
+
+use super::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way};
+use kiban_board::{
+    Board, BoardConfig, Completion, Host, IpPortConfig, MemoryConfig, PortConfig, Program, StreamId,
+};
+use kiban_ground::{Instant, Wait};
+use kiban_real::link::tun::TunLink;
+use kiban_real::{Clock, Driver};
+use kiban_stack::tcp;
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+struct Application {
+    way: Way,
+    clock: Clock,
+    length: Duration,
+    until: Instant,
+    stream: Option<StreamId>,
+    buffer: Vec<u8>,
+    taken: Taken,
+    is_done: bool,
+}
+
+impl Application {
+    fn write(&mut self, host: &mut Host<'_>) {
+        let Some(stream) = self.stream.filter(|_| self.way == Way::Sends && !self.is_done) else { return };
+        while self.clock.now() < self.until {
+            if host.write(stream, &self.buffer).unwrap_or(0) < self.buffer.len() {
+                return;
+            }
+        }
+        self.is_done = true;
+        let _ = host.finish(stream);
+    }
+}
+
+impl Program for Application {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        let port = if self.way == Way::Receives { SINK } else { SOURCE };
+        host.listen(SocketAddr::from((BEHIND, port))).expect("the port is free");
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::Accepted { stream, .. } => {
+                self.stream = Some(stream);
+                self.until = now + self.length;
+                self.write(host);
+            }
+            Completion::Writable { .. } => self.write(host),
+            Completion::Readable { stream } => {
+                while let Ok(count @ 1..) = host.read(stream, &mut self.buffer) {
+                    self.taken.take(count, now);
+                }
+            }
+            Completion::PeerFinished { stream } | Completion::Ended { stream, .. } => {
+                let _ = host.close(stream);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+pub(super) fn config(device: Device) -> BoardConfig {
+    let mss = device.mss() as u16;
+    BoardConfig {
+        memory: MemoryConfig {
+            page_bytes: 4096,
+            transmit_bytes: 16 << 20,
+            receive_bytes: 32 << 20,
+            pdus: 8192,
+        },
+        tcp: tcp::Config {
+            mss,
+            segment_bytes_max: if device.whole { 65_000 } else { u32::from(mss) },
+            send_buffer_bytes: 1 << 20,
+            receive_buffer_bytes: 1 << 20,
+            ack_unit: tcp::AckUnit::Mss,
+            ..tcp::Config::default()
+        },
+        ports: vec![PortConfig::Ip(IpPortConfig {
+            address: IpAddr::from(BEHIND),
+            prefix: "10.9.0.0/24".parse().expect("a prefix"),
+            mtu_bytes: device.mtu_bytes,
+            packets_max: 256,
+            cuts: false,
+            merges: !device.whole,
+            believe_sums: true,
+        })],
+        ..BoardConfig::default()
+    }
+}
+
+pub(super) fn run(
+    link: TunLink,
+    way: Way,
+    device: Device,
+    clock: Clock,
+    length: Duration,
+    over: impl Fn() -> bool,
+) -> Taken {
+    let mut driver = Driver::new(Board::new(&config(device)), clock).expect("files may be opened");
+    driver.join_packets(0, Box::new(link)).expect("the device can be watched");
+    let application = Application {
+        way,
+        clock,
+        length,
+        until: Instant::NEVER,
+        stream: None,
+        buffer: crate::noise(2, BUFFER_BYTES),
+        taken: Taken::default(),
+        is_done: false,
+    };
+    let number = driver.add(Box::new(application));
+    let mut waiting = driver.waiting(Wait::Adaptive);
+    // The kernel's side ends without ringing.
+    while !over() {
+        let soon = clock.now() + Duration::from_millis(5);
+        driver.run(&mut waiting, soon, |_| over());
+    }
+    driver.program::<Application>(number).expect("it is there").taken
+}

@@ -1,0 +1,84 @@
+//! Pace: the rate of a line for packets, and the queue in front of it.
+//!
+//! Goal      when a packet that is sent now has left, to the fraction of a nanosecond while the line is busy.
+//! Queue     a packet waits for those before it; what finds the queue full is not taken. Bounded in packets, as in a router.
+//! Left out  the packets themselves: only moments are kept here, so that lines of the simulator and real links may keep theirs in
+//!           whatever form they have them.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use kiban_ground::Instant;
+
+/// A line for packets. Its rate and its bound are said with each packet: they may change.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// When the line has sent what it has, and the fraction of a nanosecond beyond, in parts of the rate.
+    free_at: Instant,
+    rest: u128,
+    /// When each packet that waits is turned to.
+    waiting: VecDeque<Instant>,
+}
+
+impl Pace {
+    /// When the last bit of a packet that is sent now has left, its `bytes` those on the line; nothing when it found
+    /// `packets_max` that wait before it. A rate of 0 bit/s is one of 1.
+    pub fn admit(
+        &mut self,
+        bytes: usize,
+        bits_per_second: u64,
+        packets_max: usize,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.turn_to(now);
+        if self.free_at <= now {
+            (self.free_at, self.rest) = (now, 0);
+        } else if self.waiting.len() < packets_max {
+            self.waiting.push_back(self.free_at);
+        } else {
+            return None;
+        }
+        let rate = u128::from(bits_per_second.max(1));
+        let parts = bytes as u128 * 8_000_000_000 + self.rest;
+        self.rest = parts % rate;
+        self.free_at += Duration::from_nanos((parts / rate) as u64);
+        Some(self.free_at)
+    }
+
+    /// When there is room for another packet.
+    pub fn room_at(&mut self, packets_max: usize, now: Instant) -> Instant {
+        let is_full = self.waiting(now) >= packets_max;
+        if is_full { self.waiting.front().map_or(now, |&at| at) } else { now }
+    }
+
+    /// Packets that wait for the line, the one on it not counted.
+    pub fn waiting(&mut self, now: Instant) -> usize {
+        self.turn_to(now);
+        self.waiting.len()
+    }
+
+    /// Packets whose turn has come wait no more.
+    fn turn_to(&mut self, now: Instant) {
+        while self.waiting.front().is_some_and(|start| *start <= now) {
+            self.waiting.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_one_after_another_and_the_queue_has_a_bound() {
+        let mut pace = Pace::default();
+        let at = Instant::from_nanos;
+        // 125 bytes at 3 kbit/s take a third of a second.
+        let left: [_; 4] = core::array::from_fn(|_| pace.admit(125, 3000, 2, at(0)));
+        assert_eq!(left, [Some(at(333_333_333)), Some(at(666_666_666)), Some(at(1_000_000_000)), None]);
+        assert_eq!(pace.waiting(at(0)), 2);
+        assert_eq!(pace.room_at(2, at(0)), at(333_333_333));
+        assert_eq!(pace.room_at(2, at(400_000_000)), at(400_000_000));
+        // After a pause it begins anew.
+        assert_eq!(pace.admit(1, 8_000_000_000, 0, at(2_000_000_000)), Some(at(2_000_000_001)));
+    }
+}

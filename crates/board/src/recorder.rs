@@ -1,0 +1,85 @@
+//! A recorder: what passes a point of a line or a link becomes records of a capture that Wireshark reads.
+//!
+//! Cells     are collected per circuit until a frame ends, and written as one ERF record of type 4: the whole CPCS-PDU with padding
+//!           and trailer, so that the reader can check its CRC. No code is shared with the board's reassembly: this is a witness.
+//! Packets   each packet or frame is a record as it is; of a long one the beginning is kept.
+//! Limits    a frame above [`FRAME_BYTES_MAX`] never ends and is dropped; [`CIRCUITS_MAX`] unfinished frames: cells of further circuits
+//!           are left out.
+//! Left out  management cells.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use kiban_stack::atm::TimedCell;
+use kiban_wire::atm::CELL_PAYLOAD_BYTES;
+use kiban_wire::capture;
+
+/// Bytes of a frame that is kept at most: the longest CPCS-PDU.
+pub const FRAME_BYTES_MAX: usize = 65_568;
+/// Circuits on which a frame is under way, at most.
+pub const CIRCUITS_MAX: usize = 4096;
+
+/// What a circuit's name is in a header word.
+const NAME_BITS: u32 = 0xffff_fff0;
+const MANAGEMENT: u32 = 0b1000;
+
+/// Makes records of one kind.
+#[derive(Debug)]
+pub struct Recorder {
+    file: capture::File,
+    circuits: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Recorder {
+    /// Records of a link type: one of `capture::LINK_TYPE_*`.
+    pub fn new(link_type: u32) -> Recorder {
+        Recorder { file: capture::File::new(link_type), circuits: BTreeMap::new() }
+    }
+
+    /// What the records hold.
+    pub fn link_type(&self) -> u32 {
+        self.file.link_type
+    }
+
+    /// Appends what a file begins with.
+    pub fn begin(&self, target: &mut Vec<u8>) {
+        self.file.write(target);
+    }
+
+    /// A packet or a frame has passed, `runs` its bytes; its record goes to `target`.
+    pub fn packet<'a>(
+        &self,
+        nanoseconds: u64,
+        runs: impl Iterator<Item = &'a [u8]> + Clone,
+        target: &mut Vec<u8>,
+    ) {
+        let length: usize = runs.clone().map(<[u8]>::len).sum();
+        let kept = length.min(self.file.kept_bytes_max as usize);
+        let record = capture::Record { nanoseconds, kept_bytes: kept as u32, wire_bytes: length as u32 };
+        record.write(&self.file, target);
+        let end = target.len() + kept;
+        for run in runs {
+            target.extend_from_slice(&run[..run.len().min(end - target.len())]);
+        }
+    }
+
+    /// A cell has passed; `interface` is the number that its frame's record carries. Whether a record went to `target`.
+    pub fn cell(&mut self, nanoseconds: u64, interface: u8, cell: &TimedCell, target: &mut Vec<u8>) -> bool {
+        let name = cell.header & NAME_BITS;
+        if cell.header & MANAGEMENT != 0
+            || self.circuits.len() >= CIRCUITS_MAX && !self.circuits.contains_key(&name)
+        {
+            return false;
+        }
+        let frame = self.circuits.entry(name).or_default();
+        if frame.len() + CELL_PAYLOAD_BYTES > FRAME_BYTES_MAX {
+            frame.clear();
+        }
+        frame.extend_from_slice(&cell.payload);
+        if !cell.is_end() {
+            return false;
+        }
+        capture::write_aal5(nanoseconds, interface, cell.header, frame, target);
+        self.circuits.remove(&name);
+        true
+    }
+}

@@ -1,0 +1,227 @@
+//! `kiban status`, `reload`, `down`, `capture`: questions to a board that runs.
+
+use clap::Args;
+use kiban_lab::table::Table;
+use kiban_service::control::{Caller, Question, Reply};
+use kiban_service::status::{Status, Use};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Show how a board is that `kiban up` runs: ports, circuits, services, sessions, memory.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban status                                    the only board that runs\n  kiban status lab --json | jq .ports[0].rates\n  watch -n1 kiban status                          or: kiban top\n\nExit status: 0, or 1 when no such board runs or a link is down."
+)]
+pub(crate) struct Show {
+    /// The board's name; not needed where one runs.
+    name: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let status = ask_status(&mut Caller::call(self.name.as_deref())?)?;
+        crate::print(&if self.json { crate::json(&status)? } else { text(&status) })?;
+        let is_well = status.ports.iter().all(|port| port.state == "up");
+        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Have a board read its configuration again.
+///
+/// Services, routes and links that changed are changed; what did not change notices nothing, and sessions go on. What needs another
+/// board (its ports, addresses, memory, settings of TCP) is refused, with the key; everything stays as it was then.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban up --check board.toml && kiban reload\n  systemctl reload kiban@lab"
+)]
+pub(crate) struct Reload {
+    /// The board's name; not needed where one runs.
+    name: Option<String>,
+}
+
+impl Reload {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        order(self.name.as_deref(), Question::Reload {})
+    }
+}
+
+/// Stop a board that `kiban up` runs.
+///
+/// Services listen no more, and sessions have `drain` (10 s) to end; asked a second time, it stops at once.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  kiban down\n  kiban down lab")]
+pub(crate) struct Down {
+    /// The board's name; not needed where one runs.
+    name: Option<String>,
+}
+
+impl Down {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        order(self.name.as_deref(), Question::Down {})
+    }
+}
+
+/// Record what passes at a port of a board that runs, as Wireshark reads it.
+///
+/// The board's process writes the file, while all goes on.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap --seconds 10\n  kiban capture lan lan.pcap --board lab"
+)]
+pub(crate) struct Capture {
+    /// The port's name.
+    port: String,
+    /// The file; it must not be there yet.
+    file: PathBuf,
+    /// For so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// The board's name; not needed where one runs.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
+}
+
+impl Capture {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        // The board has a directory of its own.
+        let file =
+            std::path::absolute(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
+        let question = Question::Capture { port: self.port, file, seconds: self.seconds };
+        order(self.board.as_deref(), question)
+    }
+}
+
+fn order(name: Option<&str>, question: Question) -> Result<ExitCode, String> {
+    match Caller::call(name)?.ask(&question)? {
+        Reply::Done(what) => {
+            crate::print(&(what + "\n"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Reply::Refused(why) => Err(why),
+        Reply::Status(_) => Err("the board told how it is, which was not asked".into()),
+    }
+}
+
+/// How a board is.
+pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
+    match caller.ask(&Question::Status {})? {
+        Reply::Status(status) => Ok(*status),
+        Reply::Refused(why) => Err(why),
+        Reply::Done(what) => Err(format!("the board said '{what}' when it was asked how it is")),
+    }
+}
+
+/// How a board is, for people.
+pub(crate) fn text(status: &Status) -> String {
+    let mut text = format!(
+        "board {} {}, up {}, process {}, {}\n",
+        status.name,
+        status.state,
+        indicatif::HumanDuration(Duration::from_secs_f64(status.uptime_seconds)),
+        status.pid,
+        status.config
+    );
+    let part = |name: &str, Use { capacity, used }: Use| {
+        let percent = 100.0 * used as f64 / capacity.max(1) as f64;
+        format!("{name} {percent:.1} % of {}", indicatif::BinaryBytes(capacity))
+    };
+    let memory = &status.memory;
+    text += &format!(
+        "memory: {}, {}",
+        part("transmit", memory.transmit_bytes),
+        part("receive", memory.receive_bytes)
+    );
+    text += &format!(", PDUs {} of {}\n", memory.pdus.used, memory.pdus.capacity);
+    let sessions: Vec<String> =
+        status.sessions.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let all: u64 = status.sessions.values().sum();
+    text += &match &sessions[..] {
+        [] => "sessions: none\n\n".to_owned(),
+        by_state => format!("sessions: {all} ({})\n\n", by_state.join(", ")),
+    };
+    text += &ports(status).to_string();
+    if !status.circuits.is_empty() {
+        let mut table = Table::new("circuits").words("port").words("vc").words("peer").words("InATMARP");
+        for circuit in &status.circuits {
+            let peer = circuit.peer.clone().unwrap_or_else(|| "?".into());
+            table.row([circuit.port.clone(), circuit.vc.clone(), peer, circuit.state.clone()]);
+        }
+        text += &format!("\n{table}");
+    }
+    if !status.services.is_empty() {
+        text += &format!("\n{}", services(status));
+    }
+    text
+}
+
+pub(crate) fn ports(status: &Status) -> Table {
+    let mut table = Table::new("ports")
+        .words("port")
+        .words("link")
+        .words("state")
+        .words("addresses")
+        .numbers("Mbit/s in")
+        .numbers("out")
+        .numbers("units in")
+        .numbers("out")
+        .numbers("waiting")
+        .numbers("lost")
+        .numbers("losses");
+    for port in &status.ports {
+        let counter = |name: &str| port.link_counters.get(name).copied().unwrap_or(0);
+        let lost = counter("starved") + counter("refused") + counter("malformed");
+        table.row([
+            port.name.clone(),
+            port.link.clone(),
+            port.state.clone(),
+            port.addresses.join(" "),
+            format!("{:.2}", port.rates.bits_in / 1e6),
+            format!("{:.2}", port.rates.bits_out / 1e6),
+            counter("units_in").to_string(),
+            counter("units_out").to_string(),
+            port.waiting.to_string(),
+            lost.to_string(),
+            port.losses.to_string(),
+        ]);
+        if let Some(error) = &port.error {
+            table.remark(format!("{}  {error}", port.name));
+        }
+    }
+    table
+}
+
+pub(crate) fn services(status: &Status) -> Table {
+    let mut table = Table::new("services")
+        .words("service")
+        .words("kind")
+        .words("listens on")
+        .words("state")
+        .numbers("sessions")
+        .numbers("at most")
+        .numbers("so far")
+        .numbers("refused")
+        .numbers("cut")
+        .numbers("bytes in")
+        .numbers("bytes out");
+    for service in &status.services {
+        let counter = |name: &str| service.counters.get(name).copied().unwrap_or(0).to_string();
+        table.row([
+            service.name.clone(),
+            service.kind.clone(),
+            service.listen.clone(),
+            service.state.clone(),
+            service.sessions.to_string(),
+            service.sessions_max.to_string(),
+            counter("accepted"),
+            counter("refused"),
+            counter("cut"),
+            counter("bytes_in"),
+            counter("bytes_out"),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,114 @@
+//! `kiban top`: a board while it works.
+
+use crate::board::{ask_status, text};
+use clap::Args;
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use kiban_service::control::Caller;
+use kiban_service::status::Status;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::widgets::{Block, Paragraph, Sparkline};
+use std::collections::VecDeque;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Between two looks; a key is heard at once.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Rates that are shown.
+const HISTORY: usize = 512;
+
+/// Watch a board that `kiban up` runs: rates, ports, circuits, services, every second.
+///
+/// Keys: q to leave. Without a terminal it is one look, as `kiban status`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  kiban top\n  kiban top lab")]
+pub(crate) struct Top {
+    /// The board's name; not needed where one runs.
+    name: Option<String>,
+}
+
+impl Top {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let mut caller = Caller::call(self.name.as_deref())?;
+        let first = ask_status(&mut caller)?;
+        if !std::io::stdout().is_terminal() {
+            crate::print(&text(&first))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut terminal = ratatui::init();
+        let watched = show(&mut terminal, &mut caller, first);
+        ratatui::restore();
+        watched.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// Shows until somebody leaves, or the board has gone.
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    caller: &mut Caller,
+    mut status: Status,
+) -> Result<(), String> {
+    let trouble = |error: std::io::Error| format!("the terminal cannot be used: {error}");
+    let mut history = VecDeque::new();
+    loop {
+        note(&mut history, &status);
+        terminal.draw(|frame| draw(frame, &status, &history)).map_err(trouble)?;
+        if event::poll(PAUSE).map_err(trouble)? {
+            let Event::Key(key) = event::read().map_err(trouble)? else { continue };
+            let leaves = match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => true,
+                KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),
+                _ => false,
+            };
+            if leaves && key.kind == KeyEventKind::Press {
+                return Ok(());
+            }
+        }
+        status = ask_status(caller)?;
+    }
+}
+
+/// What all ports move, bit/s, the newest first.
+fn note(history: &mut VecDeque<u64>, status: &Status) {
+    let bits: f64 = status.ports.iter().map(|port| port.rates.bits_in + port.rates.bits_out).sum();
+    history.push_front(bits as u64);
+    history.truncate(HISTORY);
+}
+
+fn draw(frame: &mut Frame<'_>, status: &Status, history: &VecDeque<u64>) {
+    let [above, below] = Layout::vertical([Constraint::Length(6), Constraint::Fill(1)]).areas(frame.area());
+    let now = history.front().copied().unwrap_or(0) as f64 / 1e6;
+    let title =
+        format!(" {}: {now:.1} Mbit/s through all ports, the newest on the right; q leaves ", status.name);
+    let block = Block::bordered().title(title);
+    let width = usize::from(block.inner(above).width);
+    let shown: Vec<u64> = history.iter().take(width).rev().copied().collect();
+    frame.render_widget(Sparkline::default().data(&shown).block(block), above);
+    frame.render_widget(Paragraph::new(text(status)), below);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_service::status::{Port, Rates};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    #[test]
+    fn the_screen_has_the_rate_and_the_ports() {
+        let rates = Rates { bits_in: 3e6, bits_out: 4.5e6, ..Rates::default() };
+        let port = Port { name: "lan".into(), state: "up".into(), rates, ..Port::default() };
+        let status = Status { name: "lab".into(), ports: vec![port], ..Status::default() };
+        let mut history = VecDeque::new();
+        note(&mut history, &status);
+        let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("it is memory");
+        terminal.draw(|frame| draw(frame, &status, &history)).expect("it is memory");
+        let screen = terminal.backend().to_string();
+        for words in ["lab: 7.5 Mbit/s", "lan", "4.50"] {
+            assert!(screen.contains(words), "{words}:\n{screen}");
+        }
+        let mut small = Terminal::new(TestBackend::new(1, 1)).expect("it is memory");
+        small.draw(|frame| draw(frame, &status, &history)).expect("however small it is");
+    }
+}

@@ -1,0 +1,51 @@
+//! `kiban up`: a board as a service of this host.
+
+use clap::Args;
+use kiban_service::control::Desk;
+use kiban_service::{Running, read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Run a board on this host: links at its ports, services behind them.
+///
+/// The file says what the board is: ports on TUN and TAP devices or other links, addresses, routes, services (echo, discard, source,
+/// http, forward). It is judged whole before anything is touched. The board runs in the foreground, for a terminal or a service
+/// manager, until ctrl-c, SIGTERM or `kiban down`; then sessions have `drain = "10s"` to end. SIGHUP and `kiban reload` read the file
+/// again. docs/operations.md has every key, a unit for systemd and the figures for Prometheus.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban up board.toml\n  kiban up --check board.toml      only judge it\n  kiban status                     from another terminal\n\nThe least of files, for an echo at 10.9.0.2 that this host reaches through a TAP device:\n\n  [[port]]\n  name = \"lan\"\n  link = \"tap:kiban0\"\n  address = \"10.9.0.2/24\"\n  host_address = \"10.9.0.1/24\"\n\n  [[service]]\n  kind = \"echo\"\n  listen = \"10.9.0.2:7\"\n\nVariables:\n  KIBAN_LOG          which log lines: warn, info, debug\n  XDG_RUNTIME_DIR    where the control socket is; /run/kiban where it is not set\n\nExit status: 0 when the board was stopped, 1 when it could not begin."
+)]
+pub(crate) struct Up {
+    /// The configuration.
+    file: PathBuf,
+    /// Only judge the configuration.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Up {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let plan = read(&self.file)?;
+        if self.check {
+            let (ports, services) = (plan.ports.len(), plan.services.len());
+            crate::print(&format!(
+                "board {}: ports: {ports}, services: {services}; all is well\n",
+                plan.name
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        crate::log::begin(plan.log_json);
+        let mut running = Running::start(plan, &self.file)?;
+        let plan = running.plan();
+        let desk = Desk::open(&plan.name, plan.metrics, running.orders())?;
+        tracing::info!(board = plan.name, ports = plan.ports.len(), services = plan.services.len(), "ready");
+        let metrics = desk.metrics();
+        running.tell(move |plan| {
+            let _ = metrics.send(plan.metrics);
+        });
+        running.run();
+        drop(desk);
+        Ok(ExitCode::SUCCESS)
+    }
+}

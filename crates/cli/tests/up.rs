@@ -1,0 +1,653 @@
+//! `kiban up` as an operator runs it, with this host's kernel as the other end, in a network namespace of the test's own.
+
+use kiban_real::link::interface::enter_new_namespace;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The least of configurations.
+const PORT: &str = "name = \"lab\"\n[[port]]\nname = \"lan\"\nlink = \"tap:kiban0\"\naddress = \"10.9.0.2/24\"\n\
+    host_address = \"10.9.0.1/24\"\n";
+const ECHO: &str = "[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.2:7\"\n";
+
+/// Whether the test has a network namespace of its own; a line says why not.
+fn enter() -> bool {
+    match enter_new_namespace() {
+        Ok(()) => true,
+        Err(error) => {
+            println!("skipped: {error}");
+            false
+        }
+    }
+}
+
+/// A folder for one test: configuration, control socket, files.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("kiban-up-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        Place(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("there is room for files of a while");
+        path
+    }
+
+    fn kiban(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program was built")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(KIBAN);
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).current_dir(&self.0).env_remove("KIBAN_LOG");
+        command
+    }
+
+    /// A board that is ready, as the service manager would hear it.
+    fn up(&self, config: &str) -> Board<'_> {
+        let file = self.write("board.toml", config);
+        let path = self.0.join("notify.sock");
+        let _ = std::fs::remove_file(&path);
+        let notify = UnixDatagram::bind(&path).expect("a socket");
+        notify.set_read_timeout(Some(LONG)).expect("a socket");
+        let log = std::fs::File::create(self.0.join("log")).expect("a file");
+        let child = self
+            .command(&["up", &file.display().to_string()])
+            .env("NOTIFY_SOCKET", &path)
+            .stderr(log)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program was built");
+        let board = Board { place: self, child, notify };
+        board.expect("READY=1");
+        board
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.0.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Nobody reads what is left.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Board<'a> {
+    place: &'a Place,
+    child: Child,
+    notify: UnixDatagram,
+}
+
+impl Board<'_> {
+    /// The next thing that the service manager hears.
+    fn expect(&self, what: &str) {
+        let mut bytes = [0; 64];
+        let count =
+            self.notify.recv(&mut bytes).unwrap_or_else(|error| panic!("{error}: {}", self.place.log()));
+        assert_eq!(std::str::from_utf8(&bytes[..count]), Ok(what));
+    }
+
+    fn status(&self) -> Value {
+        let output = self.place.kiban(&["status", "lab", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!("{error}: {} {}", String::from_utf8_lossy(&output.stderr), self.place.log())
+        })
+    }
+
+    /// Asks until it is so.
+    fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let clock = kiban_real::Clock::new();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{what}: {status}\n{}", self.place.log());
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill");
+        assert!(status.success());
+    }
+
+    /// Waits for its end: the exit status.
+    fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it is our child").code()
+    }
+}
+
+impl Drop for Board<'_> {
+    fn drop(&mut self) {
+        // It may have ended in order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+    stream.set_read_timeout(Some(LONG)).expect("a socket");
+    stream
+}
+
+/// Says something, and hears as much.
+fn echo(stream: &mut TcpStream, text: &[u8]) {
+    stream.write_all(text).expect("it takes it");
+    let mut heard = vec![0; text.len()];
+    stream.read_exact(&mut heard).expect("it sends it back");
+    assert_eq!(heard, text);
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+#[test]
+fn a_configuration_is_judged_without_touching_anything() {
+    let place = Place::new("check");
+    let good = place.write("good.toml", &format!("{PORT}{ECHO}"));
+    let output = place.kiban(&["up", "--check", &good.display().to_string()]);
+    assert_eq!(
+        (output.status.code(), text(&output).as_str()),
+        (Some(0), "board lab: ports: 1, services: 1; all is well\n")
+    );
+    let bad = place.write("bad.toml", &format!("{PORT}{}", ECHO.replace("echo", "ecco")));
+    let output = place.kiban(&["up", "--check", &bad.display().to_string()]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output);
+    assert!(
+        told.ends_with("bad.toml: line 8: kind: `ecco` is not known here: did you mean `echo`?\n"),
+        "{told}"
+    );
+    let output = place.kiban(&["status"]);
+    assert_eq!(
+        (output.status.code(), text(&output).as_str()),
+        (Some(1), "kiban: no board runs: kiban up board.toml begins one\n")
+    );
+}
+
+#[test]
+fn files_of_200_mb_arrive_whole_and_figures_say_so() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("http");
+    let root = place.0.join("www");
+    std::fs::create_dir_all(root.join("sub")).expect("room");
+    let bytes: Vec<u8> = (0..200_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(root.join("big.bin"), &bytes).expect("room");
+    std::fs::write(root.join("sub/index.html"), "<p>hello").expect("room");
+    std::os::unix::fs::symlink("/etc/passwd", root.join("out")).expect("a link");
+    let http =
+        format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", root.display());
+    let config = format!("{PORT}{ECHO}{http}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
+    let mut board = place.up(&config);
+    // Several at a time.
+    let fetched: Vec<Child> = (0..3)
+        .map(|number| {
+            let command =
+                format!("curl -sSf http://10.9.0.2/big.bin | cmp - {}", root.join("big.bin").display());
+            let _ = number;
+            Command::new("sh").args(["-c", &command]).stderr(Stdio::piped()).spawn().expect("a shell")
+        })
+        .collect();
+    for child in fetched {
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}\n{}", text(&output), place.log());
+    }
+    let part = run("curl", &["-sSf", "-r", "1000000-1999999", "http://10.9.0.2/big.bin"]);
+    assert!(part.stdout == bytes[1_000_000..2_000_000]);
+    let page = run("curl", &["-sSfL", "http://10.9.0.2/sub"]);
+    assert_eq!(text(&page), "<p>hello");
+    for way in ["../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "out", "nothing"] {
+        let url = format!("http://10.9.0.2/{way}");
+        let output = run("curl", &["-s", "--path-as-is", "-o", "/dev/null", "-w", "%{http_code}", &url]);
+        assert_eq!(text(&output), "404", "{way}");
+    }
+    let status = board.status();
+    assert_eq!(
+        (status["state"].as_str(), status["ports"][0]["state"].as_str()),
+        (Some("running"), Some("up"))
+    );
+    let service = &status["services"][1];
+    assert_eq!((service["name"].as_str(), service["counters"]["errors"].as_u64()), (Some("http"), Some(4)));
+    assert!(service["counters"]["bytes_out"].as_u64() > Some(600 << 20), "{service}");
+    assert!(text(&place.kiban(&["status"])).contains("listening"));
+    let scraped = run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"]);
+    let figures = String::from_utf8(scraped.stdout).expect("text");
+    assert_eq!(figure(&figures, "kiban_link_up", "port=\"lan\""), 1.0);
+    assert_eq!(
+        figure(&figures, "kiban_service_requests_total", "service=\"http\""),
+        service["counters"]["requests"].as_f64().expect("a number")
+    );
+    assert!(figure(&figures, "kiban_link_out_bytes_total", "port=\"lan\"") > (600 << 20) as f64);
+    let output = place.kiban(&["down"]);
+    assert_eq!(text(&output), "board lab stops\n");
+    assert_eq!(board.wait(), Some(0));
+    assert!(!place.0.join("kiban/lab.sock").exists());
+}
+
+/// A figure, from a text that keeps the rules of the format: each name told and typed once before its values, which are numbers.
+fn figure(text: &str, name: &str, label: &str) -> f64 {
+    let (mut typed, mut seen, mut found) = (String::new(), std::collections::BTreeSet::new(), None);
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a name and a type");
+            assert!(["gauge", "counter"].contains(&kind) && seen.insert(name.to_owned()), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            typed = name.to_owned();
+        } else if !line.starts_with("# HELP ") {
+            let (its, rest) = line.split_once('{').expect("labels");
+            let (labels, value) = rest.rsplit_once("} ").expect("a value");
+            assert!(
+                its == typed
+                    && its
+                        .bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+                "{line}"
+            );
+            let value: f64 = value.parse().expect("a number");
+            if its == name && labels.contains(label) {
+                assert!(found.replace(value).is_none(), "{line} twice");
+            }
+        }
+    }
+    found.unwrap_or_else(|| panic!("no {name} with {label}:\n{text}"))
+}
+
+#[test]
+fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("reload");
+    let board = place.up(&format!("{PORT}{ECHO}"));
+    let mut session = connect("10.9.0.2:7");
+    echo(&mut session, b"before");
+    let discard = "[[service]]\nkind = \"discard\"\nlisten = \"10.9.0.2:9\"\n";
+    place.write("board.toml", &format!("{PORT}{ECHO}{discard}"));
+    let output = place.kiban(&["reload"]);
+    assert_eq!(text(&output), "services: 1 kept, 1 new, 0 closed\n");
+    echo(&mut session, b"after");
+    drop(connect("10.9.0.2:9"));
+    place.write("board.toml", &format!("{PORT}mtu = 1400\n{ECHO}"));
+    let output = place.kiban(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output).contains("mtu of port lan has changed, which needs a new board"),
+        "{}",
+        text(&output)
+    );
+    place.write("board.toml", "nonsense");
+    board.signal("-HUP");
+    board.expect("RELOADING=1");
+    board.expect("READY=1");
+    echo(&mut session, b"still there");
+    // A service that goes lets its sessions go on.
+    place.write("board.toml", PORT);
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 0 kept, 0 new, 2 closed\n");
+    echo(&mut session, b"to the end");
+    assert!(TcpStream::connect("10.9.0.2:7").is_err());
+    let status = board.status();
+    assert_eq!(
+        (status["services"][0]["state"].as_str(), status["reloads"].as_u64()),
+        (Some("ending"), Some(2))
+    );
+    session.shutdown(Shutdown::Write).expect("a socket");
+    assert_eq!(session.read(&mut [0; 8]).expect("its end"), 0);
+    board.until("the service has gone", |status| status["services"] == serde_json::json!([]));
+}
+
+#[test]
+fn sigterm_lets_a_transfer_end_and_cuts_who_does_not() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("term");
+    let source = "[[service]]\nkind = \"source\"\nlisten = \"10.9.0.2:19\"\nbytes = \"50MB\"\n";
+    let mut board = place.up(&format!("drain = \"6s\"\n{PORT}{ECHO}{source}"));
+    let mut silent = connect("10.9.0.2:7");
+    echo(&mut silent, b"hello");
+    let mut transfer = connect("10.9.0.2:19");
+    let mut buffer = vec![0; 1 << 16];
+    let mut heard = transfer.read(&mut buffer).expect("it sends");
+    board.signal("-TERM");
+    board.expect("STOPPING=1");
+    board.until("it stops", |status| status["state"] == "stopping");
+    assert!(TcpStream::connect("10.9.0.2:19").is_err(), "it listens no more");
+    while let count @ 1.. = transfer.read(&mut buffer).expect("it goes on sending") {
+        heard += count;
+    }
+    assert_eq!(heard, 50_000_000);
+    assert!(silent.read(&mut buffer).is_err(), "it is cut");
+    assert_eq!(board.wait(), Some(0));
+    assert!(place.log().contains("stopped cut=1"), "{}", place.log());
+}
+
+#[test]
+fn a_link_that_is_removed_is_made_again() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("link");
+    let board = place.up(&format!("{PORT}{ECHO}"));
+    echo(&mut connect("10.9.0.2:7"), b"before");
+    assert!(run("ip", &["link", "del", "kiban0"]).status.success());
+    board.until("it is noticed", |status| status["ports"][0]["losses"] == 1);
+    board.until("it is made again", |status| status["ports"][0]["state"] == "up");
+    echo(&mut connect("10.9.0.2:7"), b"after");
+    assert!(place.log().contains("link lost"), "{}", place.log());
+}
+
+#[test]
+fn a_link_that_is_not_there_is_an_error_unless_it_may_come() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("retry");
+    let port = PORT.replace("tap:kiban0", "packet:veth1").replace("host_address = \"10.9.0.1/24\"\n", "");
+    let file = place.write("board.toml", &format!("{port}{ECHO}"));
+    let output = place.kiban(&["up", &file.display().to_string()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output).contains("port lan: ") && text(&output).contains("there is no such interface"),
+        "{}",
+        text(&output)
+    );
+    let board = place.up(&format!("{port}retry = true\n{ECHO}"));
+    assert_eq!(board.status()["ports"][0]["state"], "down");
+    for command in [
+        "link add veth0 type veth peer name veth1",
+        "addr add 10.9.0.1/24 dev veth0",
+        "link set veth0 up",
+        "link set veth1 up",
+    ] {
+        let output = run("ip", &command.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{command}: {}", text(&output));
+    }
+    board.until("it has come", |status| status["ports"][0]["state"] == "up");
+    echo(&mut connect("10.9.0.2:7"), b"hello");
+}
+
+#[test]
+fn bytes_are_forwarded_both_ways_with_their_halves_and_ends() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("forward");
+    let kernel = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = kernel.local_addr().expect("bound").port();
+    let there = format!(
+        "[[service]]\nkind = \"forward\"\nname = \"in\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:127.0.0.1:{port}\"\n"
+    );
+    // By way of the board to this host's own address on the link.
+    let back = "[[service]]\nkind = \"forward\"\nname = \"out\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.1:7000\"\n";
+    let nobody = "[[service]]\nkind = \"forward\"\nname = \"nobody\"\nlisten = \"10.9.0.2:81\"\nto = \"kernel:127.0.0.1:1\"\n";
+    let board = place.up(&format!("{PORT}{there}{back}{nobody}"));
+    let far = TcpListener::bind("10.9.0.1:7000").expect("the board has set the address");
+    let bytes: Vec<u8> = (0..20_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    for (address, listener) in [("10.9.0.2:80", &kernel), ("127.0.0.1:8080", &far)] {
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let mut heard = Vec::new();
+                stream.read_to_end(&mut heard).expect("all of it");
+                // The other half is still open.
+                stream.write_all(&heard[..heard.len() / 2]).expect("it takes it");
+                heard
+            });
+            let mut client = connect(address);
+            client.write_all(&bytes).expect("it takes it");
+            client.shutdown(Shutdown::Write).expect("a socket");
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard).expect("all of it");
+            assert!(heard == bytes[..bytes.len() / 2], "{address}: {} bytes came", heard.len());
+            assert!(server.join().expect("content") == bytes, "{address}");
+        });
+    }
+    // A reset stays one, and nobody at the other end is one.
+    assert!(TcpStream::connect("10.9.0.2:81").and_then(|mut stream| stream.read(&mut [0; 8])).is_err());
+    let status = board.until("all have ended", |status| {
+        let sessions = status["services"]
+            .as_array()
+            .map(|all| all.iter().map(|one| one["sessions"].as_u64().unwrap_or(1)).sum::<u64>());
+        sessions == Some(0)
+    });
+    let counters = |number: usize, name: &str| status["services"][number]["counters"][name].as_u64();
+    assert_eq!((counters(0, "ended"), counters(1, "ended")), (Some(1), Some(1)), "{status}");
+    assert_eq!(counters(2, "errors"), Some(1), "{status}");
+}
+
+#[test]
+fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("crowd");
+    let kernel = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = kernel.local_addr().expect("bound").port();
+    let slow = format!(
+        "[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:127.0.0.1:{port}\"\n"
+    );
+    let echo_few = ECHO.replace("listen", "sessions = 10\nlisten");
+    let board = place.up(&format!("{PORT}{echo_few}{slow}"));
+    // Nobody reads at the other end: the writer is held back by what lies between.
+    let writer = connect("10.9.0.2:80");
+    let (mut reader, _) = kernel.accept().expect("the board has connected");
+    writer.set_nonblocking(true).expect("a socket");
+    let piece = vec![5; 1 << 16];
+    let (written, before) = (std::cell::Cell::new(0_u64), std::cell::Cell::new(0));
+    board.until("it stands still", |status| {
+        while let Ok(count) = (&writer).write(&piece) {
+            written.set(written.get() + count as u64);
+        }
+        let moved = status["services"][1]["counters"]["bytes_in"].as_u64().unwrap_or(0);
+        moved > 0 && moved == before.replace(moved)
+    });
+    let written = written.get();
+    assert!(written < 64 << 20, "{written} bytes are somewhere");
+    let status = board.status();
+    let memory = &status["memory"]["receive_bytes"];
+    assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{memory}");
+    writer.shutdown(Shutdown::Write).expect("a socket");
+    let mut heard = 0;
+    let mut buffer = vec![0; 1 << 16];
+    while let count @ 1.. = reader.read(&mut buffer).expect("it comes") {
+        heard += count as u64;
+    }
+    assert_eq!(heard, written);
+    // A crowd: ten have a place.
+    // Some hear that there is no place before they know that they are connected.
+    let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect("10.9.0.2:7")).collect();
+    let status = board.until("all have been seen", |status| {
+        let counters = &status["services"][0]["counters"];
+        counters["accepted"].as_u64().unwrap_or(0) + counters["refused"].as_u64().unwrap_or(0) == 30
+    });
+    assert_eq!(
+        (status["services"][0]["sessions"].as_u64(), status["services"][0]["counters"]["refused"].as_u64()),
+        (Some(10), Some(20))
+    );
+    drop(crowd);
+    board.until("places are free again", |status| status["services"][0]["sessions"] == 0);
+    echo(&mut connect("10.9.0.2:7"), b"hello");
+}
+
+#[test]
+fn a_record_is_made_while_all_goes_on() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("capture");
+    let board = place.up(&format!("{PORT}{ECHO}"));
+    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "1"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let again = place.kiban(&["capture", "lan", "other.pcap"]);
+    assert!(text(&again).contains("it is being recorded into"), "{}", text(&again));
+    let wrong = place.kiban(&["capture", "wan", "other.pcap"]);
+    assert_eq!(text(&wrong), "kiban: there is no port wan; there are lan\n");
+    echo(&mut connect("10.9.0.2:7"), b"a rare word");
+    let clock = kiban_real::Clock::new();
+    while !place.log().contains("recorded") {
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", place.log());
+        board.status();
+    }
+    let bytes = std::fs::read(place.0.join("lan.pcap")).expect("it was written");
+    let (file, length) = kiban_wire::capture::File::read(&bytes).expect("a capture");
+    assert_eq!(file.link_type, kiban_wire::capture::LINK_TYPE_ETHERNET);
+    let word = b"a rare word";
+    // There, and back.
+    let records: Vec<_> = file.records(&bytes[length..]).collect();
+    let found = bytes.windows(word.len()).filter(|window| window == word).count();
+    assert_eq!(found, 2, "{} records", records.len());
+}
+
+#[test]
+fn without_privileges_it_is_said_what_is_missing() {
+    let place = Place::new("nobody");
+    let file = place.write("board.toml", PORT);
+    let open = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    let program = place.0.join("kiban");
+    std::fs::copy(KIBAN, &program).expect("room");
+    [place.0.as_path(), &program, &file].into_iter().for_each(open);
+    let is_root = run("id", &["-u"]).stdout == b"0\n";
+    let mut command = if is_root {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]).arg(&program);
+        command
+    } else {
+        Command::new(&program)
+    };
+    let output = command
+        .arg("up")
+        .arg(&file)
+        .env_remove("XDG_RUNTIME_DIR")
+        .current_dir("/")
+        .output()
+        .expect("it runs");
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    for words in ["port lan: cannot ", "CAP_NET_ADMIN", "udp-cells:"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+/// A request for a connection to the board's echo from somebody who never answers.
+fn syn(number: u32) -> Vec<u8> {
+    use kiban_wire::{checksum, ipv4, numbers::protocol, tcp};
+    let (source, target) = ([10, 8, (number >> 8) as u8 | 1, number as u8].into(), [10, 8, 0, 2].into());
+    let header = tcp::Header {
+        source_port: 1024 + (number >> 4) as u16,
+        target_port: 7,
+        sequence: tcp::Sequence(number.wrapping_mul(2_654_435_761)),
+        acknowledgment: tcp::Sequence(0),
+        flags: tcp::Flags::SYN,
+        window: 1000,
+        urgent: 0,
+        options: tcp::Options::default(),
+    };
+    let mut packet = vec![0; 40];
+    let (ip, segment) = packet.split_at_mut(20);
+    header.write(segment);
+    tcp::fill(segment, checksum::pseudo_ipv4(source, target, protocol::TCP, segment.len()));
+    let header = ipv4::Header {
+        traffic_class: 0,
+        total_bytes: 40,
+        identification: number as u16,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset_bytes: 0,
+        time_to_live: 64,
+        protocol: protocol::TCP,
+        source,
+        target,
+        options: &[],
+    };
+    header.write(ip);
+    ipv4::fill(ip);
+    packet
+}
+
+#[test]
+fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("flood");
+    let flood = std::net::UdpSocket::bind("127.0.0.1:7001").expect("loopback");
+    let wan = "[[port]]\nname = \"wan\"\nlink = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001\"\naddress = \"10.8.0.2/16\"\nmtu = 1400\n";
+    let board = place.up(&format!("{PORT}{wan}{}", ECHO.replace("10.9.0.2", "0.0.0.0")));
+    let mut session = connect("10.9.0.2:7");
+    let sent = std::cell::Cell::new(0);
+    let status = board.until("requests have come beyond the backlog", |status| {
+        for _ in 0..2000 {
+            // What the system throws away is as good as lost on the way.
+            let _ = flood.send_to(&syn(sent.get()), "127.0.0.1:7000");
+            sent.set(sent.get() + 1);
+        }
+        status["counters"]["tcp"]["cookies_out"].as_u64() > Some(5000)
+    });
+    echo(&mut session, b"as if nothing were");
+    echo(&mut connect("10.9.0.2:7"), b"who comes now");
+    let sessions: u64 =
+        status["sessions"].as_object().expect("by state").values().filter_map(Value::as_u64).sum();
+    // The backlog, those of the test, and nothing more.
+    assert!(sessions <= 140, "{}", status["sessions"]);
+    assert_eq!(status["services"][0]["counters"]["accepted"].as_u64(), Some(1), "{status}");
+}
+
+#[test]
+fn the_kernel_speaks_over_atm_by_the_hosts_side_of_a_port() {
+    if !enter() {
+        return;
+    }
+    let (near, far) = (Place::new("atm-near"), Place::new("atm-far"));
+    let port = |link: &str, address: &str, host: &str, contract: &str| {
+        format!(
+            "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:{link}\"\naddress = \"{address}/24\"\n{host}\
+             [[port.pvc]]\nvc = \"0.100\"\n{contract}"
+        )
+    };
+    let (a, b) = ("127.0.0.1:7000", "127.0.0.1:7001");
+    let source = "[[service]]\nkind = \"source\"\nlisten = \"10.1.0.2:19\"\nbytes = \"5MB\"\n";
+    let served = port(&format!("{b}-{a}"), "10.1.0.2", "", "pcr = 100000\n") + source;
+    let far_board = far.up(&served);
+    let near_board = near.up(&port(&format!("{a}-{b}"), "10.1.0.1", "host = \"tun:khost\"\n", ""));
+    // Whose circuit it is InATMARP finds out.
+    near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
+    let clock = kiban_real::Clock::new();
+    let mut heard = Vec::new();
+    connect("10.1.0.2:19").read_to_end(&mut heard).expect("all of it");
+    assert_eq!(heard.len(), 5_000_000);
+    // Shaped: 100,000 cells of 48 bytes a second. (A burst of the tolerance is no second.)
+    let seconds = clock.now().as_secs_f64();
+    assert!(seconds > 5e6 / 4.8e6, "{seconds} s");
+    let status = near_board.status();
+    let counters = |port: usize| &status["ports"][port]["link_counters"];
+    assert_eq!(status["ports"][1]["name"], "atm.host");
+    assert!(counters(0)["units_in"].as_u64() > Some(5_000_000 / 48), "{status}");
+    assert!(counters(1)["bytes_out"].as_u64() > Some(5_000_000), "{status}");
+    assert_eq!(far_board.status()["circuits"][0]["state"], "known");
+}

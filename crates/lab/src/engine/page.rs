@@ -1,0 +1,86 @@
+//! A report as a page for the browser ([`crate::report`]): one file, which holds everything.
+//!
+//! Order     warnings; figures; what the question explains; a row for each point; how it was made.
+//! Limits    of more than [`POINTS_MAX`] points the first are shown: all of them are in `summary.json`.
+
+use super::report::Report;
+use super::summary::{Row, Summary};
+use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
+use crate::table::figure;
+
+/// So many points have a row.
+const POINTS_MAX: usize = 2000;
+
+/// The page. `what` is the question in a sentence, `command` what makes the page again.
+pub(super) fn document(report: &Report, what: &str, command: &str) -> Document {
+    let Summary { question, version, environments, fixed, .. } = &report.summary;
+    let mut blocks = Vec::new();
+    let warnings = report.warnings();
+    if !warnings.is_empty() {
+        let badge = || Badge::new(Tone::Doubt, "note");
+        blocks.push(Block::Badges(warnings.into_iter().map(|warning| (badge(), warning)).collect()));
+    }
+    if !fixed.0.is_empty() {
+        blocks.push(Block::Words(format!("Everywhere: {fixed}.")));
+    }
+    let figures = report.figures.pictures.iter();
+    let figures: Vec<Block> =
+        figures.map(|picture| Block::Figure(picture.drawn.clone(), picture.says.clone())).collect();
+    let mut sections = Vec::new();
+    if !figures.is_empty() {
+        sections.push(Section { heading: "Figures".to_owned(), blocks: figures });
+    }
+    sections.extend(report.explanation.sections.iter().cloned());
+    sections.push(Section { heading: "All points".to_owned(), blocks: vec![points(report)] });
+    let time = if report.manifest.exact {
+        "virtual time: it comes out the same on every machine"
+    } else {
+        "real time"
+    };
+    let mut foot =
+        vec![format!("kiban {version}, {time}. This page is one file and asks nobody for anything.")];
+    foot.extend(environments.iter().map(|environment| format!("Made on: {environment}.")));
+    foot.push(format!("Made by: {command}."));
+    let lead = format!("{what} {} of {} trials have a record.", report.records, report.trials);
+    Document { title: question.clone(), lead, blocks, sections, foot }
+}
+
+fn points(report: &Report) -> Block {
+    let Summary { varying, metrics, rows, .. } = &report.summary;
+    let mut grid = Grid { caption: "Medians of each point".to_owned(), ..Grid::default() };
+    let heads = varying.keys().chain(metrics).map(|name| (name.clone(), true));
+    grid.columns = heads.collect();
+    if grid.columns.is_empty() {
+        return Block::Words("There is no figure.".to_owned());
+    }
+    for row in rows.iter().take(POINTS_MAX) {
+        grid.row(cells(report, row));
+    }
+    if rows.iter().any(|row| row.count > 1) {
+        grid.remarks.push(
+            "Below a median: where the true one lies with 95 % confidence; it takes six trials to say so."
+                .to_owned(),
+        );
+    }
+    if rows.len() > POINTS_MAX {
+        grid.remarks.push(format!("The first {POINTS_MAX} of {}: summary.json has all.", rows.len()));
+    }
+    Block::Folded(format!("A row for each of {} points", rows.len()), vec![Block::Grid(grid)])
+}
+
+fn cells(report: &Report, row: &Row) -> Vec<Cell> {
+    let Summary { varying, metrics, .. } = &report.summary;
+    let values = varying.keys().map(|name| row.point.get(name).map_or(String::new(), ToString::to_string));
+    let medians = metrics.iter().map(|name| {
+        let Some(spread) = row.metrics.get(name) else { return Cell::from("–") };
+        let interval = spread.interval.map(|ends| format!("{} to {}", figure(ends.low), figure(ends.high)));
+        Cell::from(figure(spread.median)).noted(interval)
+    });
+    let mut cells: Vec<Cell> = values.map(Cell::from).chain(medians).collect();
+    if let (true, Some(last)) = (row.disturbed > 0, cells.pop()) {
+        let note = "others used the machine meanwhile".to_owned();
+        let note = last.note.clone().map_or(note.clone(), |interval| format!("{interval}; {note}"));
+        cells.push(last.noted(Some(note)));
+    }
+    cells
+}

@@ -1,0 +1,167 @@
+//! TCP of a mix: connections of the kernel, from client to server, that send all they may.
+//!
+//! Begin     each connection says the session's nonce and its circuit.
+//! Block     how long after the one before each 64 KiB were there: a connection that sends all it can has no moments at which
+//!           something was due, so that this is what of its delays can be told.
+//! Round     the kernel's smoothed round trip (TCP_INFO), looked at each [`ROUND`] at the sending end.
+//! Pace      a flow with `shape_mbps` writes so much less often that its cells on a line of ATM would have that rate.
+
+use super::super::traffic::BLOCK_OCTETS;
+use super::delays::Delays;
+use crate::net::protocol::NONCE_BYTES;
+use kiban_ground::Instant;
+use kiban_real::Clock;
+use kiban_real::measure::TcpInfo;
+use kiban_real::measure::pause::pace;
+use kiban_wire::aal5;
+use kiban_wire::atm::CELL_BYTES;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often a thread that waits looks whether it is over.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+/// How often round trips are looked at.
+const ROUND: Duration = Duration::from_millis(20);
+/// Octets of a write.
+const WRITE_OCTETS: usize = 16 << 10;
+/// Octets of a read.
+const READ_OCTETS: usize = 256 << 10;
+
+/// What a connection says first.
+pub(super) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
+    let mut octets = [0; NONCE_BYTES + 2];
+    octets[..NONCE_BYTES].copy_from_slice(nonce);
+    octets[NONCE_BYTES..].copy_from_slice(&circuit.to_be_bytes());
+    octets
+}
+
+/// What a sending end has done so far.
+#[derive(Default)]
+pub(super) struct Sent {
+    pub(super) octets: AtomicU64,
+}
+
+/// What a sending end came to.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    pub(super) retransmissions: u64,
+    pub(super) round_us: Delays,
+    /// What went wrong.
+    pub(super) trouble: Option<String>,
+}
+
+/// Sends from one moment to another, or until it is stopped.
+pub(super) fn send(
+    mut stream: TcpStream,
+    clock: Clock,
+    (begin, end): (Instant, Instant),
+    shape_mbps: Option<f64>,
+    sent: &Sent,
+    stop: &AtomicBool,
+) -> Outgoing {
+    let mut outgoing = Outgoing::default();
+    let stopped = || stop.load(Ordering::Acquire);
+    // Segments of 9140 octets over AAL5, as the boards of the virtual network have them.
+    let payload = 9140.0 / (aal5::cells(9140 + 40 + 8) * CELL_BYTES) as f64;
+    let octets_per_second = shape_mbps.map(|mbps| mbps * 1e6 / 8.0 * payload);
+    let room = [0x5a; WRITE_OCTETS];
+    let (mut octets, mut looked) = (0u64, Instant::ZERO);
+    while !stopped() {
+        let now = clock.now();
+        if now < begin {
+            pace(begin.since(now).min(LOOK));
+            continue;
+        }
+        if now >= end {
+            break;
+        }
+        if let Some(rate) = octets_per_second {
+            let due = begin + Duration::from_secs_f64(octets as f64 / rate);
+            if due > now {
+                pace(due.since(now).min(LOOK));
+                continue;
+            }
+        }
+        match stream.write(&room) {
+            Ok(count) => {
+                octets += count as u64;
+                sent.octets.store(octets, Ordering::Release);
+            }
+            Err(error) if is_pause(&error) => {}
+            Err(error) => {
+                outgoing.trouble = Some(format!("a connection of TCP failed: {error}"));
+                break;
+            }
+        }
+        if now >= looked + ROUND {
+            looked = now;
+            if let Ok(info) = TcpInfo::of(&stream) {
+                outgoing.round_us.push(i64::from(info.rtt_us) * 1000);
+            }
+        }
+    }
+    // It may be gone already.
+    let _ = stream.shutdown(Shutdown::Write);
+    outgoing.retransmissions = TcpInfo::of(&stream).map_or(0, |info| info.total_retrans.into());
+    outgoing
+}
+
+/// What a receiving end has read since somebody asked.
+#[derive(Debug, Default)]
+pub(super) struct Came {
+    pub(super) octets: u64,
+    pub(super) gaps: Vec<u64>,
+    pub(super) ended: bool,
+}
+
+/// A receiving end's tally, shared with who tells it.
+pub(super) type Tally = Mutex<Came>;
+
+/// Reads until the end; `budget` lets time go by when too much came.
+pub(super) fn receive(
+    mut stream: TcpStream,
+    clock: Clock,
+    tally: &Tally,
+    stop: &AtomicBool,
+    budget: &dyn Fn(u64),
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(LOOK))?;
+    let mut room = vec![0; READ_OCTETS];
+    let (mut octets, mut last) = (0u64, None);
+    while !stop.load(Ordering::Acquire) {
+        match stream.read(&mut room) {
+            Ok(0) => break,
+            Ok(count) => {
+                let now = clock.now();
+                budget(count as u64);
+                let blocks = octets / BLOCK_OCTETS;
+                octets += count as u64;
+                let more = octets / BLOCK_OCTETS - blocks;
+                let mut tally = tally.lock().expect("nobody panics with it");
+                tally.octets += count as u64;
+                if let Some(last) = last.filter(|_| more > 0) {
+                    // Blocks that came in one reading share its time.
+                    let gap = (now.since(last).as_nanos() as u64) / more;
+                    tally.gaps.extend((0..more).map(|_| gap));
+                }
+                if more > 0 {
+                    last = Some(now);
+                }
+            }
+            Err(error) if is_pause(&error) => {}
+            Err(error) => {
+                tally.lock().expect("nobody panics with it").ended = true;
+                return Err(error);
+            }
+        }
+    }
+    tally.lock().expect("nobody panics with it").ended = true;
+    Ok(())
+}
+
+fn is_pause(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}

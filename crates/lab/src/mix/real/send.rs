@@ -1,0 +1,555 @@
+//! The client's part of a mix: sends what leaves one site of a plan, and makes one outcome of what both ends know.
+//!
+//! Sites     one site of the plan is here; the server stands for all others, so that all flows that leave this site go to it, each
+//!           by the contract of its own path. What leaves other sites is left out, and named.
+//! Pace      one thread sends datagrams when they are due, by the monotone clock. How late it was is told: it is not the network's fault,
+//!           and in no delay, since a datagram says when it was sent.
+//! Loss      what the server has not got of what was sent; what this host's own queue would not take is told as well.
+//! End       by time, by `stop`, or because the peer is gone: what there is until then is the outcome.
+
+use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
+use super::super::plan::{Kind, Plan, Word};
+use super::super::traffic::PICTURE;
+use super::bulk::{self, Outgoing, Sent};
+use super::delays::Delays;
+use super::edge::{Edge, Offered};
+use super::protocol::*;
+use super::receive::line_mbps;
+use super::wire::{self, NONCE_OCTETS};
+use crate::engine::Failure;
+use crate::net::client::{Client, TIMEOUT, octets};
+use crate::net::protocol::{Ask, Lines, hear_within, plain, say};
+use kiban_ground::Instant;
+use kiban_real::Clock;
+use kiban_real::measure::Settings;
+use kiban_real::measure::pause::pace;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Cells are made so much ahead of time.
+const AHEAD: Duration = Duration::from_millis(20);
+/// After the end, what a unit that was begun may still take: as long as the virtual network waits.
+const TAIL: Duration = Duration::from_secs(1);
+/// After the end, how long a path that is shaped may send what waits; the server waits somewhat longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time for which a thread lets time go by: it looks whether it is to stop.
+const TURN: Duration = Duration::from_millis(5);
+/// The sending buffer, bytes: what this host's own queue holds is the network's affair.
+const BUFFER_BYTES: usize = 4 << 20;
+/// How long a server may take for its last word.
+const LAST_WORD: Duration = Duration::from_secs(30);
+/// Octets of headers of a datagram: UDP, and IP of version 4 or 6.
+const UDP_OCTETS: u64 = 8;
+
+/// What is to be sent.
+pub(super) struct Chosen {
+    /// The flows, by their numbers in the plan.
+    flows: Vec<usize>,
+    left_out: Vec<String>,
+    pub(super) request: Request,
+}
+
+impl Plan {
+    /// The flows that leave a site.
+    pub(super) fn leaving(&self, from: &str) -> Result<Chosen, Failure> {
+        let impossible = |why: String| Err(Failure::Impossible(why));
+        if self.site(&Word::from(from)).is_none() {
+            let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
+            return impossible(format!("the plan has no site '{from}': its sites are {}", names.join(", ")));
+        }
+        let leaves = |flow: usize| self.flows[flow].from.text == from;
+        let (flows, others): (Vec<usize>, Vec<usize>) = (0..self.flows.len()).partition(|flow| leaves(*flow));
+        if flows.is_empty() {
+            return impossible(format!("no flow of the plan leaves '{from}'"));
+        }
+        if !SAMPLE_MILLIS.contains(&self.sample_ms) {
+            return impossible(format!(
+                "sample_ms is {}: over a real network {SAMPLE_MILLIS:?} are possible",
+                self.sample_ms
+            ));
+        }
+        let paths: Vec<usize> = (0..self.pvcs.len()).filter(|path| self.pvcs[*path].police).collect();
+        let policed = |path: &usize| {
+            let pvc = &self.pvcs[*path];
+            Policed { mbps: pvc.mbps, cdvt_us: pvc.cdvt_us, tag: pvc.tag }
+        };
+        let incoming = |number: &usize| {
+            let flow = &self.flows[*number];
+            let path = self.pvc(&flow.from, &flow.to).expect("the plan was judged");
+            Incoming {
+                kind: flow.kind,
+                copies: flow.copies as u32,
+                path: paths.iter().position(|policed| *policed == path).map(|place| place as u32),
+                mbps: flow.mbps,
+                fec: flow.fec,
+                block_octets: flow.block_octets.map(|octets| octets as u32),
+                stamps: flow.stamps,
+                clock_ppm: flow.clock_ppm,
+                frame_octets: flow.frame_octets as u32,
+                window_kib: flow.window_kib,
+            }
+        };
+        let request = Request {
+            millis: (self.seconds * 1e3).ceil().min(f64::from(u32::MAX)) as u32,
+            sample_ms: self.sample_ms as u32,
+            flows: flows.iter().map(incoming).collect(),
+            paths: paths.iter().map(policed).collect(),
+        };
+        let left_out = others.iter().map(|flow| self.flows[*flow].name.clone()).collect();
+        Ok(Chosen { flows, left_out, request })
+    }
+}
+
+/// What is known at this end.
+#[derive(Default)]
+struct Near {
+    /// Of each sample, of each flow.
+    offered: Vec<Vec<Offered>>,
+    /// Octets of TCP, likewise.
+    written: Vec<Vec<u64>>,
+    late: Delays,
+    datagrams: u64,
+    octets: u64,
+    refused: u64,
+    dropped: u64,
+    outgoing: Vec<(usize, Outgoing)>,
+    seconds: f64,
+    ended_early: Option<String>,
+}
+
+/// Sends what leaves a site of a plan to a server; `done` is told how much of it is over, 0 to 1.
+///
+/// # Errors
+/// It cannot begin. What goes wrong later is in the outcome ([`Real::ended_early`]).
+pub fn run(
+    plan: &Plan,
+    from: &str,
+    client: &mut Client,
+    done: &mut dyn FnMut(f64),
+    stop: &dyn Fn() -> bool,
+) -> Result<Outcome, Failure> {
+    let chosen = plan.leaving(from)?;
+    let peer = client.peer();
+    let (reader, writer) = client.lines();
+    let lost = |error: io::Error| {
+        Failure::Lost(format!("the server at {peer}: {error}; is its kiban as new as this one, with mixes?"))
+    };
+    say(writer, &Ask::Mix(Box::new(chosen.request.clone()))).map_err(lost)?;
+    let (port, streams, nonce) = match hear_within(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
+        Told::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
+        Told::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
+        Told::Sample(_) | Told::Total(_) => {
+            return Err(Failure::Lost("the server answered out of turn".into()));
+        }
+    };
+    let nonce = octets(&nonce).ok_or_else(|| Failure::Lost("the server's nonce is none".into()))?;
+    let here = |error: io::Error| Failure::Lost(format!("this host's sockets: {error}"));
+    let socket = open(SocketAddr::new(peer.ip(), port)).map_err(here)?;
+
+    let circuits: Vec<(usize, u16)> = chosen
+        .flows
+        .iter()
+        .enumerate()
+        .flat_map(|(local, flow)| std::iter::repeat_n(local, plan.flows[*flow].copies))
+        .enumerate()
+        .map(|(number, local)| (local, number as u16))
+        .collect();
+    let mut connections = Vec::new();
+    for (local, number) in &circuits {
+        let flow = &plan.flows[chosen.flows[*local]];
+        if flow.kind != Kind::Bulk {
+            continue;
+        }
+        let window = Some(flow.window_kib << 10);
+        let settings =
+            Settings { send_bytes: window, receive_bytes: window, no_delay: true, ..Settings::default() };
+        let address = SocketAddr::new(peer.ip(), streams);
+        let connected = settings.connect(address, LAST_WORD / 2).and_then(|mut stream| {
+            stream.set_write_timeout(Some(bulk::LOOK))?;
+            io::Write::write_all(&mut stream, &bulk::greeting(&nonce, *number))?;
+            Ok(stream)
+        });
+        connections.push((*local, connected.map_err(here)?));
+    }
+    say(writer, &Said::Go).map_err(lost)?;
+
+    let clock = Clock::new();
+    let edge = Edge::new(plan, &chosen.flows, *nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
+    let (tell, told) = sync_channel(16);
+    let sent: Vec<Sent> = connections.iter().map(|_| Sent::default()).collect();
+    let halt = AtomicBool::new(false);
+    let (near, samples, total) = std::thread::scope(|scope| {
+        scope.spawn(|| listen(reader, tell));
+        let end = Instant::ZERO + Duration::from_secs_f64(plan.seconds);
+        let locals: Vec<usize> = connections.iter().map(|(local, _)| *local).collect();
+        let threads: Vec<_> = connections
+            .into_iter()
+            .zip(&sent)
+            .map(|((local, stream), sent)| {
+                let flow = &plan.flows[chosen.flows[local]];
+                let span = (Instant::ZERO + Duration::from_secs_f64(flow.begin_s), end);
+                let (shape, halt) = (flow.shape_mbps, &halt);
+                (local, scope.spawn(move || bulk::send(stream, clock, span, shape, sent, halt)))
+            })
+            .collect();
+        let mut sender = Sending {
+            plan,
+            flows: chosen.flows.len(),
+            socket: &socket,
+            clock,
+            edge,
+            told: &told,
+            near: Near::default(),
+            samples: Vec::new(),
+            total: None,
+            sent: &sent,
+            locals: &locals,
+            seen: vec![0; sent.len()],
+            headers: UDP_OCTETS + if peer.is_ipv4() { 20 } else { 40 },
+        };
+        sender.send(done, stop);
+        halt.store(true, Ordering::Release);
+        let outgoing: Vec<(usize, Outgoing)> = threads
+            .into_iter()
+            .map(|(local, thread)| (local, thread.join().expect("a sender does not panic")))
+            .collect();
+        sender.near.outgoing = outgoing;
+        sender.write_down();
+        let ended = Said::Ended(sender.edge.datagrams(circuits.len()));
+        if sender.total.is_none() && say(writer, &ended).is_ok() {
+            sender.last_word();
+        }
+        // So that the thread that listens ends, whatever became of the peer.
+        if sender.total.is_none() {
+            let _ = writer.shutdown(std::net::Shutdown::Both);
+        }
+        (sender.near, sender.samples, sender.total)
+    });
+    let peer = peer.to_string();
+    Ok(outcome(plan, &chosen, peer, near, &samples, total))
+}
+
+fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr =
+        if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(peer)?;
+    socket.set_nonblocking(true)?;
+    kiban_real::measure::socket::send_buffer(&socket, BUFFER_BYTES as u32)?;
+    Ok(socket)
+}
+
+/// Hands on what the server says until it has said all, or is gone.
+fn listen(reader: &mut Lines, tell: SyncSender<io::Result<Told>>) {
+    loop {
+        let told = hear_within(reader, TOLD_BYTES_MAX, TIMEOUT);
+        let is_last = !matches!(told, Ok(Told::Sample(_)));
+        if tell.send(told).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+struct Sending<'a> {
+    plan: &'a Plan,
+    flows: usize,
+    socket: &'a UdpSocket,
+    clock: Clock,
+    edge: Edge,
+    told: &'a Receiver<io::Result<Told>>,
+    near: Near,
+    samples: Vec<Vec<FlowSample>>,
+    total: Option<Total>,
+    sent: &'a [Sent],
+    /// The flows of TCP's circuits, and what has been read of what they sent.
+    locals: &'a [usize],
+    seen: Vec<u64>,
+    headers: u64,
+}
+
+impl Sending<'_> {
+    fn send(&mut self, done: &mut dyn FnMut(f64), stop: &dyn Fn() -> bool) {
+        let mut end = Instant::ZERO + Duration::from_secs_f64(self.plan.seconds);
+        let sample = Duration::from_millis(self.plan.sample_ms);
+        let (mut made, mut sample_end) = (Instant::ZERO, Instant::ZERO + sample);
+        let mut written = Instant::ZERO + sample;
+        loop {
+            let now = self.clock.now();
+            while made < end && made < now + AHEAD {
+                let until = (now + 2 * AHEAD).min(sample_end).min(end);
+                self.edge.make(until);
+                made = until;
+                if made >= end {
+                    // The last unit may take longer than its source sends.
+                    self.edge.make(end + TAIL);
+                    self.edge.end();
+                }
+                if made >= sample_end || made >= end {
+                    self.near.offered.push(self.edge.offered());
+                    sample_end += sample;
+                }
+            }
+            while now >= written && written < end {
+                self.write_down();
+                written += sample;
+            }
+            while let Some((due, datagram)) = self.edge.take(self.clock.now()) {
+                self.put(due, datagram);
+            }
+            done((now.as_secs_f64() / self.plan.seconds).min(1.0));
+            if self.hears() {
+                break;
+            }
+            if self.near.ended_early.is_none() && stop() {
+                self.near.ended_early = Some("it was ended by its user".into());
+                // What is made is sent, so that what does not come is lost.
+                end = made;
+                self.edge.end();
+            }
+            let now = self.clock.now();
+            let next = self.edge.next();
+            if made >= end && now >= end && (next.is_none() || now >= end + PATIENCE) {
+                break;
+            }
+            let until = next.unwrap_or(now + TURN).min(now + TURN);
+            if until > now {
+                pace(until.since(now));
+            }
+        }
+        self.near.seconds = self.clock.now().as_secs_f64().min(self.plan.seconds);
+        let left = if self.near.ended_early.is_none() { self.edge.left() } else { 0 };
+        self.near.dropped = self.edge.dropped() + left;
+        if self.near.ended_early.is_some() {
+            self.near.offered.push(self.edge.offered());
+        }
+    }
+
+    fn put(&mut self, due: Instant, mut datagram: Vec<u8>) {
+        let now = self.clock.now();
+        wire::stamp(&mut datagram, now.as_nanos());
+        self.near.late.push(now.since(due).as_nanos() as i64);
+        self.near.datagrams += 1;
+        self.near.octets += datagram.len() as u64 + self.headers;
+        // What a peer that is gone answers (a port that nobody has) is told by the control connection.
+        if self.socket.send(&datagram).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.near.refused += 1;
+        }
+    }
+
+    /// What TCP wrote in this sample.
+    fn write_down(&mut self) {
+        let mut row = vec![0; self.flows];
+        for ((sent, local), seen) in self.sent.iter().zip(self.locals).zip(&mut self.seen) {
+            let octets = sent.octets.load(Ordering::Acquire);
+            row[*local] += octets - std::mem::replace(seen, octets);
+        }
+        self.near.written.push(row);
+    }
+
+    /// Whether the server has said its last.
+    fn hears(&mut self) -> bool {
+        while let Ok(told) = self.told.try_recv() {
+            if self.on_told(told) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn on_told(&mut self, told: io::Result<Told>) -> bool {
+        match told {
+            Ok(Told::Sample(sample))
+                if sample.len() == self.flows && self.samples.len() < self.samples_max() =>
+            {
+                self.samples.push(sample);
+            }
+            Ok(Told::Total(total)) if total.flows.len() == self.flows => {
+                self.total = Some(*total);
+                return true;
+            }
+            Ok(_) => return self.gone("it answered out of turn".into()),
+            Err(error) => return self.gone(error.to_string()),
+        }
+        false
+    }
+
+    /// The samples of a plan, and of what arrives behind it.
+    fn samples_max(&self) -> usize {
+        (self.plan.seconds * 1e3 / self.plan.sample_ms as f64) as usize + 100
+    }
+
+    fn gone(&mut self, why: String) -> bool {
+        self.near.ended_early = Some(format!("the server is gone: {why}"));
+        true
+    }
+
+    fn last_word(&mut self) {
+        let deadline = self.clock.now() + LAST_WORD;
+        while self.total.is_none() {
+            let left = deadline.since(self.clock.now());
+            match self.told.recv_timeout(left) {
+                Ok(told) => {
+                    if self.on_told(told) {
+                        return;
+                    }
+                }
+                Err(_) => {
+                    self.gone("it has not said what came".into());
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What both ends know, as one.
+fn outcome(
+    plan: &Plan,
+    chosen: &Chosen,
+    peer: String,
+    mut near: Near,
+    samples: &[Vec<FlowSample>],
+    total: Option<Total>,
+) -> Outcome {
+    let is_whole = total.is_some();
+    // Of a peer that is gone, what it had told is known.
+    let total = total.unwrap_or_else(|| partial(chosen.flows.len(), samples));
+    let trouble = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.trouble.clone());
+    near.ended_early = near.ended_early.or(trouble);
+    let mut network = Network { kind: Medium::Real, cells_dropped_full: near.dropped, ..Network::default() };
+    let flow = |(local, number): (usize, &usize)| {
+        let (said, came) = (&plan.flows[*number], &total.flows[local]);
+        let seconds = near.seconds;
+        let mut flow = FlowOutcome {
+            name: said.name.clone(),
+            kind: Some(said.kind),
+            from: said.from.text.clone(),
+            to: said.to.text.clone(),
+            copies: said.copies,
+            cells_strange: came.strange,
+            cells_policed: Some(came.policed),
+            datagrams_reordered: came.reordered,
+            variation_us_p50: came.variation_us[0],
+            variation_us_p99: came.variation_us[1],
+            unit_ms_p50: came.unit_ms[0],
+            unit_ms_p99: came.unit_ms[1],
+            matrices: came.matrices,
+            matrices_corrected: came.matrices_corrected,
+            matrices_uncorrectable: came.matrices_uncorrectable,
+            sequence_losses: came.sequence_losses,
+            clock_ppm: came.clock_ppm,
+            recovered_ppm: came.recovered_ppm,
+            buffer_below_ms: came.buffer_below_ms,
+            buffer_above_ms: came.buffer_above_ms,
+            slips: came.slips,
+            octets: came.octets,
+            ..FlowOutcome::default()
+        };
+        let count = near.offered.len().max(near.written.len().min(samples.len())).max(1);
+        let sample_s = plan.sample_ms as f64 * 1e-3;
+        let mut sent = Offered::default();
+        let mut written = 0;
+        for number in 0..count {
+            let at_s = number as f64 * sample_s;
+            let length = (seconds - at_s).min(sample_s);
+            if length <= 1e-3 {
+                break;
+            }
+            let offered = near.offered.get(number).map_or(Offered::default(), |row| row[local]);
+            let octets = near.written.get(number).map_or(0, |row| row[local]);
+            let seen = samples.get(number).map(|row| row[local].clone()).unwrap_or_default();
+            let is_tcp = said.kind == Kind::Bulk;
+            let rate = |cells, octets: u64| {
+                if is_tcp { octets as f64 * 8e-6 / length } else { line_mbps(cells, length) }
+            };
+            let periods = (length / PICTURE.as_secs_f64()).round() as u64 * said.copies as u64;
+            sent.cells += offered.cells;
+            sent.units += offered.units;
+            written += octets;
+            flow.samples.push(Sample {
+                at_s,
+                offered_mbps: rate(offered.cells, octets),
+                carried_mbps: rate(seen.cells, seen.octets),
+                cells_lost: seen.cells_lost,
+                units: if said.kind.is_stream() { periods } else { offered.units },
+                units_lost: seen.units_lost,
+                variation_us_p50: seen.variation_us[0],
+                variation_us_p99: seen.variation_us[1],
+            });
+        }
+        let sends = (said.end_s.unwrap_or(seconds).min(seconds) - said.begin_s).max(0.0);
+        flow.cells = sent.cells;
+        flow.cells_lost = if is_whole {
+            sent.cells.saturating_sub(came.cells)
+        } else {
+            flow.samples.iter().map(|sample| sample.cells_lost).sum()
+        };
+        flow.offered_mbps = line_mbps(sent.cells, seconds);
+        flow.carried_mbps = line_mbps(came.cells, seconds);
+        match said.kind {
+            Kind::Bulk => {
+                let mbps = |octets: u64| octets as f64 * 8e-6 / seconds.max(1e-3);
+                (flow.offered_mbps, flow.carried_mbps) = (mbps(written), mbps(came.octets));
+                flow.goodput_mbps = Some(came.octets as f64 * 8e-6 / sends.max(1e-3));
+                let mine = || near.outgoing.iter().filter(|(of, _)| *of == local);
+                flow.retransmissions = mine().map(|(_, outgoing)| outgoing.retransmissions).sum();
+                if let Some((_, first)) = mine().next() {
+                    [flow.round_us_p50, flow.round_us_p99] = first.round_us.above_us(0);
+                }
+            }
+            kind if kind.is_stream() => {
+                flow.units = (sends / PICTURE.as_secs_f64()).round() as u64 * said.copies as u64;
+                flow.units_lost = came.damaged.min(flow.units);
+            }
+            _ => {
+                flow.units = sent.units;
+                flow.units_lost = if is_whole { sent.units.saturating_sub(came.whole) } else { came.damaged };
+            }
+        }
+        flow
+    };
+    let flows: Vec<FlowOutcome> = chosen.flows.iter().enumerate().map(flow).collect();
+    network.cells_policed = total.flows.iter().map(|flow| flow.policed).sum();
+    network.cells_tagged = total.flows.iter().map(|flow| flow.tagged).sum();
+    network.cells_in = total.flows.iter().map(|flow| flow.cells + flow.policed).sum();
+    let real = Real {
+        peer,
+        datagrams: near.datagrams,
+        datagrams_lost: is_whole
+            .then(|| near.datagrams.saturating_sub(total.flows.iter().map(|flow| flow.datagrams).sum())),
+        octets: near.octets,
+        refused_here: near.refused,
+        refused_there: total.refused,
+        dropped_there: total.dropped_here,
+        late_us_p99: near.late.above_us(0)[1],
+        late_us_max: near.late.greatest_us(0),
+        drift_us: total.drift_us,
+        left_out: chosen.left_out.clone(),
+        ended_early: near.ended_early,
+    };
+    Outcome {
+        title: plan.title.clone(),
+        seed: plan.seed,
+        seconds: near.seconds,
+        flows,
+        network,
+        real: Some(real),
+    }
+}
+
+/// What samples alone say.
+fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> Total {
+    let flow = |local: usize| {
+        let rows = || samples.iter().map(move |row| &row[local]);
+        FlowTotal {
+            cells: rows().map(|row| row.cells).sum(),
+            octets: rows().map(|row| row.octets).sum(),
+            damaged: rows().map(|row| row.units_lost).sum(),
+            ..FlowTotal::default()
+        }
+    };
+    Total { flows: (0..flows).map(flow).collect(), ..Total::default() }
+}

@@ -1,0 +1,285 @@
+//! The server's part of a mix: within a session of `kiban lab serve`, after its client has shown the token.
+//!
+//! Ports     one for datagrams and, if there is TCP, one for connections, of the system's choice; both take nothing but what comes
+//!           from the session's address with its nonce, and send nothing.
+//! Bounds    those of the server: seconds of a trial, octets in a second (datagrams beyond are thrown away and counted, connections are
+//!           read more slowly), a window; those of the protocol: flows, circuits, connections.
+//! End       the client says so, and what is under way may still arrive until nothing came for [`QUIET`]; or it is gone.
+
+use super::bulk::{self, Came, LOOK, Tally};
+use super::protocol::*;
+use super::receive::Receiver;
+use super::wire::{DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
+use crate::mix::plan::Kind;
+use crate::net::Limits;
+use crate::net::admission::hex;
+use crate::net::protocol::{LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, hear_within, say};
+use crate::net::server::DataPorts;
+use kiban_ground::Instant;
+use kiban_real::Clock;
+use kiban_real::measure::pause::{pace, readable, secret};
+use kiban_real::measure::{Datagrams, Settings};
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a client may take to begin, and beyond what it said.
+const GRACE: Duration = Duration::from_secs(10);
+/// Nothing came for so long after the end: nothing will.
+const QUIET: Duration = Duration::from_secs(2);
+/// The socket's buffer, bytes: a tenth of a second of 300 Mbit/s.
+const BUFFER_BYTES: u32 = 4 << 20;
+/// How far a session may be ahead of its rate.
+const BURST: Duration = Duration::from_millis(250);
+/// How long a look at the sockets takes when nothing comes.
+const TURN: Duration = Duration::from_millis(5);
+/// Datagrams that are taken before the rest is looked at.
+const BATCH: usize = 256;
+
+/// What a session lends.
+pub(crate) struct Room<'a> {
+    pub(crate) clock: Clock,
+    pub(crate) limits: &'a Limits,
+    pub(crate) ports: &'a DataPorts,
+    /// The server ends.
+    pub(crate) ends: &'a AtomicBool,
+    /// The client's address.
+    pub(crate) address: IpAddr,
+    /// The server's, as the client knows it.
+    pub(crate) local: IpAddr,
+}
+
+/// Receives a mix.
+///
+/// # Errors
+/// The client is gone, or the server ends.
+pub(crate) fn serve(
+    room: &Room<'_>,
+    request: &Request,
+    reader: &mut Lines,
+    writer: &mut TcpStream,
+) -> io::Result<()> {
+    if let Err(why) = judge(request, room.limits) {
+        return say(writer, &Told::Impossible(why));
+    }
+    let nonce = secret::<NONCE_BYTES>()?;
+    let bulk: Vec<u16> = circuits_of_tcp(request);
+    let at = |port| SocketAddr::new(room.local, port);
+    let sockets = room.ports.take(|port| Datagrams::bind(at(port), BUFFER_BYTES)).and_then(|datagrams| {
+        let window =
+            request.flows.iter().filter(|flow| flow.kind == Kind::Bulk).map(|flow| flow.window_kib << 10);
+        let settings = Settings { receive_bytes: window.max(), ..Settings::default() };
+        let listener = match bulk.is_empty() {
+            true => None,
+            false => Some(room.ports.take(|port| settings.listen(at(port)))?),
+        };
+        let streams =
+            listener.as_ref().map_or(Ok(0), |listener| listener.local_addr().map(|at| at.port()))?;
+        Ok((datagrams.port()?, streams, datagrams, listener))
+    });
+    let (port, streams, datagrams, listener) = match sockets {
+        Ok(sockets) => sockets,
+        Err(error) => return say(writer, &Told::Impossible(format!("the server's sockets: {error}"))),
+    };
+    say(writer, &Told::Ready { datagrams: port, streams, nonce: hex(&nonce) })?;
+    let tallies: Vec<Tally> = bulk.iter().map(|_| Tally::default()).collect();
+    let session = Session {
+        room,
+        request,
+        nonce,
+        bulk: &bulk,
+        tallies: &tallies,
+        stop: AtomicBool::new(false),
+        spent: AtomicU64::new(0),
+        begin: room.clock.now(),
+    };
+    std::thread::scope(|scope| {
+        let done = session.run(scope, &datagrams, listener.as_ref(), reader, writer);
+        session.stop.store(true, Ordering::Release);
+        done
+    })
+}
+
+/// What of a request is beyond a limit, or makes no sense.
+fn judge(request: &Request, limits: &Limits) -> Result<(), String> {
+    let copies =
+        |flows: &mut dyn Iterator<Item = &Incoming>| flows.map(|flow| u64::from(flow.copies)).sum::<u64>();
+    let circuits = copies(&mut request.flows.iter());
+    let streams = copies(&mut request.flows.iter().filter(|flow| flow.kind == Kind::Bulk));
+    let window = request.flows.iter().map(|flow| flow.window_kib.saturating_mul(1024)).max().unwrap_or(0);
+    for (what, asked, most) in [
+        ("milliseconds in a trial", u64::from(request.millis), u64::from(limits.trial_seconds) * 1000),
+        ("flows of a mix", request.flows.len() as u64, FLOWS_MAX as u64),
+        ("paths of a mix", request.paths.len() as u64, FLOWS_MAX as u64),
+        ("circuits of a mix", circuits, CIRCUITS_MAX as u64),
+        ("connections of a mix", streams, BULK_MAX as u64),
+        ("bytes in a socket buffer", window.into(), limits.buffer_bytes.into()),
+    ] {
+        if asked > most {
+            return Err(format!("the server grants {most} {what}, not {asked}"));
+        }
+    }
+    if request.millis == 0 || circuits == 0 || !SAMPLE_MILLIS.contains(&u64::from(request.sample_ms)) {
+        return Err(format!("a mix has a length, flows, and samples of {SAMPLE_MILLIS:?} ms"));
+    }
+    request.paths.iter().try_for_each(Policed::judge)?;
+    request.flows.iter().try_for_each(|flow| flow.judge(request.paths.len()))
+}
+
+/// The circuits that are connections.
+fn circuits_of_tcp(request: &Request) -> Vec<u16> {
+    let kinds = request.flows.iter().flat_map(|flow| std::iter::repeat_n(flow.kind, flow.copies as usize));
+    kinds.enumerate().filter(|(_, kind)| *kind == Kind::Bulk).map(|(number, _)| number as u16).collect()
+}
+
+struct Session<'a> {
+    room: &'a Room<'a>,
+    request: &'a Request,
+    nonce: [u8; NONCE_BYTES],
+    bulk: &'a [u16],
+    tallies: &'a [Tally],
+    stop: AtomicBool,
+    /// Octets so far.
+    spent: AtomicU64,
+    begin: Instant,
+}
+
+impl Session<'_> {
+    fn run<'scope>(
+        &'scope self,
+        scope: &'scope std::thread::Scope<'scope, '_>,
+        datagrams: &Datagrams,
+        listener: Option<&TcpListener>,
+        reader: &mut Lines,
+        writer: &mut TcpStream,
+    ) -> io::Result<()> {
+        let clock = self.room.clock;
+        let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        let mut receiver =
+            Receiver::new(self.request, *self.nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
+        let length = Duration::from_millis(self.request.millis.into());
+        let (mut start, mut sent, mut last, mut missing) = (None, None, clock.now(), self.bulk.len());
+        let mut refused = 0;
+        let mut deadline = clock.now() + GRACE;
+        loop {
+            if let Some(listener) = listener.filter(|_| missing > 0)
+                && let Ok((stream, from)) = listener.accept()
+                && from.ip().to_canonical() == self.room.address
+            {
+                missing -= 1;
+                std::thread::Builder::new()
+                    .name("mix".into())
+                    .spawn_scoped(scope, move || self.connection(stream))?;
+            }
+            if sent.is_none() && (!reader.buffer().is_empty() || readable(reader.get_ref(), Duration::ZERO)?)
+            {
+                match hear_within::<Said>(reader, LINE_BYTES_MAX, LINE_TIME)? {
+                    Said::Go => {
+                        start.get_or_insert(clock.now());
+                        deadline = clock.now() + length + GRACE;
+                    }
+                    Said::Ended(datagrams) => {
+                        sent = Some(datagrams);
+                        last = clock.now();
+                        deadline = deadline.min(last + GRACE);
+                    }
+                }
+            }
+            let waited = readable(datagrams, TURN)?;
+            if waited {
+                last = clock.now();
+                refused += self.take(datagrams, &mut receiver, &mut start);
+            }
+            let now = clock.now();
+            self.streams(&mut receiver);
+            if let Some(start) = start {
+                receiver.on_time(now.since(start));
+            }
+            for sample in receiver.samples() {
+                say(writer, &Told::Sample(sample))?;
+            }
+            if self.room.ends.load(Ordering::Acquire) {
+                return told("the server ends");
+            }
+            if let Some(sent) = &sent {
+                let streams =
+                    self.tallies.iter().all(|tally| tally.lock().expect("nobody panics with it").ended);
+                if (streams && (receiver.has_all(sent) || now >= last + QUIET)) || now >= deadline {
+                    break;
+                }
+            } else if now >= deadline {
+                return told("the mix took longer than was said");
+            }
+        }
+        self.stop.store(true, Ordering::Release);
+        self.streams(&mut receiver);
+        let (samples, total) = receiver.finish();
+        for sample in samples {
+            say(writer, &Told::Sample(sample))?;
+        }
+        let total = Total { refused, dropped_here: datagrams.drops(), ..total };
+        say(writer, &Told::Total(Box::new(total)))
+    }
+
+    /// Takes datagrams in; how many were refused.
+    fn take(&self, datagrams: &Datagrams, receiver: &mut Receiver, start: &mut Option<Instant>) -> u64 {
+        let mut refused = 0;
+        let mut octets = [0; DATAGRAM_OCTETS_MAX + 1];
+        for _ in 0..BATCH {
+            let Some(came) = datagrams.take(&mut octets) else { break };
+            if came.from.ip().to_canonical() != self.room.address {
+                continue;
+            }
+            if self.spend(came.octets as u64) > BURST {
+                refused += 1;
+                continue;
+            }
+            let octets = &octets[..came.octets];
+            let came = self.room.clock.at(came.nanos);
+            // It may overtake the word that it begins, and is that word then.
+            if start.is_none() && octets.starts_with(&self.nonce[..NONCE_OCTETS]) {
+                *start = Some(came);
+            }
+            let Some(start) = *start else { continue };
+            receiver.on_datagram(octets, came.as_nanos() as i64 - start.as_nanos() as i64);
+        }
+        refused
+    }
+
+    /// Counts octets; by how much they are ahead of the server's rate.
+    fn spend(&self, octets: u64) -> Duration {
+        let spent = self.spent.fetch_add(octets, Ordering::AcqRel) + octets;
+        let due = Duration::from_secs_f64(spent as f64 / self.room.limits.bytes_per_second.max(1) as f64);
+        due.saturating_sub(self.room.clock.now().since(self.begin))
+    }
+
+    /// What connections have brought goes to the receiver.
+    fn streams(&self, receiver: &mut Receiver) {
+        for (circuit, tally) in self.bulk.iter().zip(self.tallies) {
+            let mut tally = tally.lock().expect("nobody panics with it");
+            let Came { octets, gaps, .. } = &mut *tally;
+            receiver.on_stream(usize::from(*circuit), std::mem::take(octets), &std::mem::take(gaps));
+        }
+    }
+
+    fn connection(&self, mut stream: TcpStream) {
+        let greet = |stream: &mut TcpStream| -> io::Result<Option<usize>> {
+            stream.set_nonblocking(false)?;
+            stream.set_read_timeout(Some(GRACE / 2))?;
+            let mut said = [0; NONCE_BYTES + 2];
+            stream.read_exact(&mut said)?;
+            let place = self.bulk.iter().position(|circuit| said == bulk::greeting(&self.nonce, *circuit));
+            Ok(place)
+        };
+        let Ok(Some(place)) = greet(&mut stream) else { return };
+        let budget = |octets| {
+            let ahead = self.spend(octets);
+            if ahead > BURST {
+                pace((ahead - BURST).min(LOOK));
+            }
+        };
+        // What went wrong, the client learns from its own end.
+        let _ = bulk::receive(stream, self.room.clock, &self.tallies[place], &self.stop, &budget);
+    }
+}

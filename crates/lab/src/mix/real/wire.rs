@@ -1,0 +1,146 @@
+//! Cells in datagrams.
+//!
+//! ```text
+//!  0 nonce (8)  8 circuit (2)  10 cells (2)  12 datagram number (4)  16 number of the first cell (8)
+//! 24 when it was sent (8)      32 when its first cell was due (8)
+//! 40 a cell: due so much after the first (4), header (4), payload (48); 25 at most
+//! ```
+//!
+//! Shape     all numbers with the highest octet first; moments are nanoseconds after the sender's beginning.
+//! Cells     as RFC 4717 §5.1 packs several into a packet: header without HEC, then payload; beside each its own moment, since what
+//!           a contract judges is when a cell comes, and cells of a datagram come together.
+//! Length    25 cells are 1440 octets: with UDP and IPv6 1488, within Ethernet's 1500, so that nothing is cut on the way.
+//!           59 octets a cell on Ethernet, for 53 on a line of ATM.
+//! Numbers   of datagrams for what is missing, late or double; of cells for how many of them a missing one held.
+
+use kiban_ground::Instant;
+use kiban_stack::atm::TimedCell;
+use kiban_wire::atm::CELL_PAYLOAD_BYTES;
+use std::time::Duration;
+
+/// Octets before the cells.
+pub(super) const HEAD_OCTETS: usize = 40;
+/// Octets of a cell.
+const CELL_OCTETS: usize = 8 + CELL_PAYLOAD_BYTES;
+/// Cells of a datagram.
+pub(super) const CELLS_MAX: usize = 25;
+/// The longest datagram.
+pub(super) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
+/// Where the moment of sending stands: it is written last.
+const SENT_AT: usize = 24;
+/// Octets of a session's nonce that each datagram carries.
+pub(super) const NONCE_OCTETS: usize = 8;
+
+/// What stands before the cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    pub(super) nonce: [u8; NONCE_OCTETS],
+    pub(super) circuit: u16,
+    /// The number of the datagram within its circuit.
+    pub(super) number: u32,
+    /// The number of its first cell.
+    pub(super) cell: u64,
+    /// When it was sent, nanoseconds.
+    pub(super) sent: u64,
+}
+
+/// Writes a datagram of cells, whose `at` are when they were due; [`stamp`] says when it is sent.
+///
+/// # Panics
+/// Without cells, or with more than [`CELLS_MAX`].
+pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
+    assert!((1..=CELLS_MAX).contains(&cells.len()), "a datagram has cells, and no more than fit");
+    let first = cells[0].at;
+    let mut octets = Vec::with_capacity(HEAD_OCTETS + cells.len() * CELL_OCTETS);
+    octets.extend_from_slice(&head.nonce);
+    octets.extend_from_slice(&head.circuit.to_be_bytes());
+    octets.extend_from_slice(&(cells.len() as u16).to_be_bytes());
+    octets.extend_from_slice(&head.number.to_be_bytes());
+    octets.extend_from_slice(&head.cell.to_be_bytes());
+    octets.extend_from_slice(&head.sent.to_be_bytes());
+    octets.extend_from_slice(&first.as_nanos().to_be_bytes());
+    for cell in cells {
+        let after = u32::try_from(cell.at.since(first).as_nanos()).unwrap_or(u32::MAX);
+        octets.extend_from_slice(&after.to_be_bytes());
+        octets.extend_from_slice(&cell.header.to_be_bytes());
+        octets.extend_from_slice(&cell.payload);
+    }
+    octets
+}
+
+/// Says when it is sent.
+pub(super) fn stamp(datagram: &mut [u8], sent: u64) {
+    datagram[SENT_AT..SENT_AT + 8].copy_from_slice(&sent.to_be_bytes());
+}
+
+/// How many cells a datagram that was written here has.
+pub(super) fn cells(octets: &[u8]) -> u64 {
+    ((octets.len() - HEAD_OCTETS) / CELL_OCTETS) as u64
+}
+
+/// Reads one; none if it is not one. Cells come with the moments at which they were due.
+pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
+    let (nonce, rest) = octets.split_first_chunk()?;
+    let (circuit, rest) = rest.split_first_chunk()?;
+    let (count, rest) = rest.split_first_chunk()?;
+    let (number, rest) = rest.split_first_chunk()?;
+    let (cell, rest) = rest.split_first_chunk()?;
+    let (sent, rest) = rest.split_first_chunk()?;
+    let (first, rest) = rest.split_first_chunk()?;
+    let count = usize::from(u16::from_be_bytes(*count));
+    let (cells, left) = rest.as_chunks::<CELL_OCTETS>();
+    if !left.is_empty() || cells.len() != count || !(1..=CELLS_MAX).contains(&count) {
+        return None;
+    }
+    let first = Instant::from_nanos(u64::from_be_bytes(*first));
+    let head = Head {
+        nonce: *nonce,
+        circuit: u16::from_be_bytes(*circuit),
+        number: u32::from_be_bytes(*number),
+        cell: u64::from_be_bytes(*cell),
+        sent: u64::from_be_bytes(*sent),
+    };
+    // Years from now are as good as the end of them: a moment of chance must not overflow.
+    if head.sent > MOMENT_MAX || first.as_nanos() > MOMENT_MAX || head.cell > MOMENT_MAX {
+        return None;
+    }
+    let cell = |octets: &[u8; CELL_OCTETS]| {
+        let (after, rest) = octets.split_first_chunk().expect("a cell has 56 octets");
+        let (header, payload) = rest.split_first_chunk().expect("a cell has 56 octets");
+        let at = first + Duration::from_nanos(u32::from_be_bytes(*after).into());
+        TimedCell::new(at, u32::from_be_bytes(*header), *payload.first_chunk().expect("48 are left"))
+    };
+    Some((head, cells.iter().map(cell).collect()))
+}
+
+/// A hundred days.
+const MOMENT_MAX: u64 = 100 * 86_400 * 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_read_as_it_was_written_and_nothing_else_is_read() {
+        let head = Head { nonce: *b"nonce---", circuit: 7, number: 3, cell: 44, sent: 0 };
+        let cells: Vec<TimedCell> = (0..25)
+            .map(|n| TimedCell::new(Instant::from_nanos(1000 + 37 * n), 0x0011_0002, [n as u8; 48]))
+            .collect();
+        for count in [1, 14, 25] {
+            let mut octets = write(&head, &cells[..count]);
+            assert!(octets.len() <= DATAGRAM_OCTETS_MAX && octets.len() + 48 <= 1500);
+            stamp(&mut octets, 99);
+            assert_eq!(read(&octets), Some((Head { sent: 99, ..head }, cells[..count].to_vec())));
+            for length in 0..octets.len() {
+                assert_eq!(read(&octets[..length]), None, "{length}");
+            }
+            octets.push(0);
+            assert_eq!(read(&octets), None);
+        }
+        let mut octets = write(&head, &cells[..1]);
+        stamp(&mut octets, u64::MAX);
+        assert_eq!(read(&octets), None, "a moment that cannot be");
+        octets[10..12].copy_from_slice(&[0, 0]);
+        assert_eq!(read(&octets[..HEAD_OCTETS]), None, "no cells");
+    }
+}

@@ -1,0 +1,124 @@
+//! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry the same cells.
+//!
+//! Chance    each circuit has its own, from the plan's seed and the circuit's number among those of all flows; it does not
+//!           matter which of the others are run.
+
+use super::plan::{Fec, Flow, Kind, Plan};
+use kiban_ground::{Chance, Instant};
+use kiban_sim::Terminal;
+use kiban_sim::traffic::{
+    FrameSink, FrameSource, Jpeg, JpegConfig, Outlet, Periodic, Shared, Sporadic, StreamConfig, StreamSink,
+    StreamSource, Unit,
+};
+use kiban_stack::atm::aal1::Form;
+use kiban_stack::atm::{Contract, Interval};
+use kiban_wire::aal1::fec::Code;
+use kiban_wire::atm::Vc;
+use std::time::Duration;
+
+/// Damage of a stream is told in pictures.
+pub(super) const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
+/// Audio: 16 kHz of 16 bit, in packets of 20 ms.
+const AUDIO_MBPS: f64 = 0.256;
+const AUDIO_PERIOD: Duration = Duration::from_millis(20);
+/// Data that control a lecture.
+const DATA_OCTETS: usize = 200;
+const DATA_PERIOD: Duration = Duration::from_secs(1);
+
+/// Octets after which the time that TCP took is noted.
+pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
+
+/// The circuits of a plan, each with the number of its flow.
+pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
+    let flows = plan.flows.iter().enumerate();
+    flows.flat_map(|(number, flow)| std::iter::repeat_n(number, flow.copies)).collect()
+}
+
+/// The chance of a circuit, by its number.
+pub(super) fn chance(plan: &Plan, circuit: usize) -> Chance {
+    Chance::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
+}
+
+/// The time of a cell on the plan's lines.
+pub(super) fn cell_time(plan: &Plan) -> Interval {
+    Interval::of_line((plan.network.line_mbps * 1e6) as u64)
+}
+
+/// What sends the cells of a circuit; not of TCP.
+pub(super) fn source(
+    plan: &Plan,
+    flow: &Flow,
+    vc: Vc,
+    mut chance: Chance,
+    ledger: Shared,
+) -> Box<dyn Terminal> {
+    let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
+    let outlet = Outlet { vc, cell_time: cell_time(plan), contract };
+    let begin = Duration::from_secs_f64(flow.begin_s);
+    let end = Instant::ZERO + Duration::from_secs_f64(flow.end_s.unwrap_or(plan.seconds).min(plan.seconds));
+    if flow.kind.is_stream() {
+        let begin = begin + Duration::from_nanos(chance.below(1_000_000));
+        Box::new(StreamSource::new(outlet, flow.stream(plan.seconds), begin, end, ledger))
+    } else {
+        let later = move |unit: Unit| Unit { at: unit.at + begin, ..unit };
+        let program = Box::new(flow.program(chance).map(later));
+        Box::new(FrameSource::new(outlet, program, flow.frame_octets, end, ledger))
+    }
+}
+
+/// What takes them, in a run of so many seconds.
+pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Terminal> {
+    if flow.kind.is_stream() {
+        Box::new(StreamSink::new(flow.stream(seconds), ledger))
+    } else {
+        Box::new(FrameSink::new(flow.frame_octets, ledger))
+    }
+}
+
+impl Flow {
+    /// As AAL1 is told of it. The far end's reading finds the source's rate within a run of so many seconds.
+    pub(super) fn stream(&self, seconds: f64) -> StreamConfig {
+        let form = match (self.fec, self.block_octets) {
+            (Fec::Short, _) => Form::Corrected(Code::Short),
+            (Fec::Long, _) => Form::Corrected(Code::Long),
+            (Fec::None, Some(block_octets)) => Form::Structured { block_octets },
+            (Fec::None, None) => Form::Stream,
+        };
+        let mbps = self.mbps.unwrap_or((super::MPEG2_VIDEO_BPS + super::MPEG2_AUDIO_BPS) * 1e-6);
+        let bits_per_second = (mbps * 1e6).round() as u64;
+        let settle = Duration::from_secs_f64((seconds / 20.0).clamp(0.1, 4.0));
+        let (stamps, clock_ppm) = (self.stamps, self.clock_ppm);
+        StreamConfig { form, bits_per_second, stamps, period: PICTURE, clock_ppm, settle }
+    }
+
+    /// When it sends what.
+    fn program(&self, mut chance: Chance) -> Box<dyn Iterator<Item = Unit>> {
+        match self.kind {
+            Kind::Audio => {
+                let octets = self.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();
+                Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut chance))
+            }
+            Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, chance)),
+            _ => Box::new(Jpeg::new(
+                JpegConfig {
+                    pictures_per_second: self.pictures_per_second,
+                    ranges: self.ranges.iter().map(|[low, high]| (low * 1e6, high * 1e6)).collect(),
+                    scene: Duration::from_secs_f64(self.scene_s),
+                    spread: self.spread,
+                    frame_octets_max: self.frame_octets,
+                },
+                chance,
+            )),
+        }
+    }
+}
+
+pub(super) fn contract(mbps: f64, tolerance_us: f64) -> Contract {
+    let peak = Interval::of_line(((mbps * 1e6).round() as u64).max(1));
+    Contract::peak(peak, Duration::from_nanos((tolerance_us * 1e3).round() as u64))
+}
+
+/// A shaper on a line of slots needs a tolerance of a slot to reach its rate.
+pub(super) fn slot_us(plan: &Plan) -> f64 {
+    (424.0 / plan.network.line_mbps * 1e3).ceil() * 1e-3
+}

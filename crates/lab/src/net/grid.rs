@@ -1,0 +1,161 @@
+//! What a sweep measures: all combinations of some settings, as a plan of the engine says them.
+//!
+//! Maps      message length and socket buffers are a map's sides; what the cells of a map have in common is a group.
+
+use super::evidence::Pattern;
+use super::question::NAME;
+use super::setup::{SYSTEM, Setup};
+use crate::engine::{Plan, Value};
+
+/// All combinations.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Grid {
+    /// Message lengths, bytes.
+    pub messages: Vec<u32>,
+    /// Socket buffers, bytes; 0: the system's own.
+    pub buffers: Vec<u32>,
+    /// How messages are written.
+    pub patterns: Vec<Pattern>,
+    /// TCP_NODELAY.
+    pub no_delay: Vec<bool>,
+    /// MSS, bytes; 0: the path's.
+    pub mss: Vec<u32>,
+    /// Congestion controls; `system`: the system's.
+    pub congestion: Vec<String>,
+    /// How long each point is measured, s.
+    pub seconds: f64,
+}
+
+impl Grid {
+    /// The plan that asks for it of a host. What was said twice is asked once.
+    pub fn plan(&self, host: &str) -> Plan {
+        let counts = |list: &[u32]| list.iter().map(|count| Value::Count((*count).into())).collect();
+        let words = |list: Vec<&str>| list.into_iter().map(|word| Value::Word(word.to_owned())).collect();
+        let parameters: [(&str, Vec<Value>); 8] = [
+            ("host", words(vec![host])),
+            ("message_bytes", counts(&self.messages)),
+            ("buffer_bytes", counts(&self.buffers)),
+            ("pattern", words(self.patterns.iter().map(|pattern| pattern.name()).collect())),
+            ("no_delay", self.no_delay.iter().copied().map(Value::Flag).collect()),
+            ("mss_bytes", counts(&self.mss)),
+            ("congestion", words(self.congestion.iter().map(String::as_str).collect())),
+            ("seconds", vec![Value::Figure(self.seconds)]),
+        ];
+        let once = |values: Vec<Value>| {
+            values.into_iter().fold(Vec::new(), |mut once, value| {
+                if !once.contains(&value) {
+                    once.push(value);
+                }
+                once
+            })
+        };
+        let parameters = parameters.map(|(name, values)| (name.to_owned(), once(values)));
+        Plan { question: NAME.to_owned(), repetitions: 1, seeds: vec![1], parameters: parameters.into() }
+    }
+
+    /// What a plan asks for, and of which host; none if it is of something else.
+    pub fn of(plan: &Plan) -> Option<(String, Grid)> {
+        let values = |name: &str| plan.parameters.get(name).into_iter().flatten();
+        let counts = |name: &str| {
+            let count = |value: &Value| match value {
+                Value::Count(count) => u32::try_from(*count).ok(),
+                _ => None,
+            };
+            values(name).filter_map(count).collect::<Vec<u32>>()
+        };
+        let words = |name: &str| {
+            let word = |value: &Value| if let Value::Word(word) = value { Some(word.clone()) } else { None };
+            values(name).filter_map(word).collect::<Vec<String>>()
+        };
+        let flag = |value: &Value| if let Value::Flag(flag) = value { Some(*flag) } else { None };
+        let grid = Grid {
+            messages: counts("message_bytes"),
+            buffers: counts("buffer_bytes"),
+            patterns: words("pattern").iter().filter_map(|name| Pattern::of(name)).collect(),
+            no_delay: values("no_delay").filter_map(flag).collect(),
+            mss: counts("mss_bytes"),
+            congestion: words("congestion"),
+            seconds: plan.trial(0).point.figure("seconds")?,
+        };
+        let host = words("host").pop().filter(|_| plan.question == NAME)?;
+        Some((host, grid))
+    }
+
+    /// What the cells of a map have in common, one for each map; message and buffer are not yet said.
+    pub fn groups(&self) -> Vec<Setup> {
+        let mut groups = Vec::new();
+        for pattern in &self.patterns {
+            for no_delay in &self.no_delay {
+                for mss in &self.mss {
+                    for congestion in &self.congestion {
+                        groups.push(Setup {
+                            pattern: *pattern,
+                            message_bytes: 1,
+                            buffer_bytes: None,
+                            no_delay: *no_delay,
+                            mss_bytes: (*mss > 0).then_some(*mss),
+                            congestion: (congestion != SYSTEM).then(|| congestion.clone()),
+                            seconds: self.seconds,
+                        });
+                    }
+                }
+            }
+        }
+        groups
+    }
+
+    /// A cell of a group's map.
+    pub fn cell(&self, group: &Setup, buffer: u32, message: u32) -> Setup {
+        Setup { message_bytes: message, buffer_bytes: (buffer > 0).then_some(buffer), ..group.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_is_read_from_its_plan_and_has_a_cell_for_each_point() {
+        let grid = Grid {
+            messages: vec![100, 1000],
+            buffers: vec![0, 8000],
+            patterns: vec![Pattern::WriteWriteRead, Pattern::Stream],
+            no_delay: vec![true, false],
+            mss: vec![0, 1400],
+            congestion: vec![SYSTEM.to_owned(), "bbr".to_owned()],
+            seconds: 1.0,
+        };
+        let plan = grid.plan("192.0.2.1");
+        assert_eq!(Grid::of(&plan), Some(("192.0.2.1".to_owned(), grid.clone())));
+        // As a plan is kept: 1.0 does not become another value.
+        let kept: Plan =
+            serde_json::from_str(&serde_json::to_string(&plan).expect("plain")).expect("as kept");
+        assert_eq!(kept, plan);
+        let mut points: Vec<String> = (0..plan.trials()).map(|at| plan.trial(at).point.to_string()).collect();
+        let mut cells = Vec::new();
+        for group in grid.groups() {
+            for buffer in &grid.buffers {
+                let row = grid.messages.iter().map(|message| grid.cell(&group, *buffer, *message));
+                cells.extend(row.map(|setup| setup.point("192.0.2.1").to_string()));
+            }
+        }
+        points.sort();
+        cells.sort();
+        assert_eq!(points, cells);
+        assert_eq!(Grid::of(&Plan { question: "toy".to_owned(), ..plan }), None);
+    }
+
+    #[test]
+    fn what_is_said_twice_is_asked_once() {
+        let grid = Grid {
+            messages: vec![100],
+            buffers: vec![0],
+            patterns: vec![Pattern::Stream; 2],
+            no_delay: vec![false; 3],
+            mss: vec![0],
+            congestion: vec!["bbr".to_owned(), "bbr".to_owned()],
+            seconds: 0.5,
+        };
+        assert_eq!(grid.plan("h").trials(), 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! The question: how do messages fare on a TCP connection over a real network?
+//!
+//! Trial     by its pattern: [`transactions`], which have their figures in exchanges a second, or a [`stream`], in Mbit/s.
+//! Session   a trial needs one with the host. Without it the question only describes itself, which is all that whoever reads
+//!           records needs.
+
+use super::evidence::{Evidence, Pattern};
+use super::findings::Findings;
+use super::session::Session;
+use super::setup::{PARAMETERS, Setup};
+use super::{stream, transactions};
+use crate::engine::{Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Its name.
+pub const NAME: &str = "network";
+
+/// The question.
+pub struct Network(Option<Arc<Session>>);
+
+impl Network {
+    /// Its description alone.
+    pub const DESCRIPTION: Network = Network(None);
+
+    /// Asked over a session.
+    pub fn with(session: Arc<Session>) -> Network {
+        Network(Some(session))
+    }
+}
+
+const METRICS: [Metric; 6] = [
+    Metric { name: "transactions_per_second", what: "exchanges of a message and a reply", unit: "1/s" },
+    Metric { name: "mbps", what: "payload that arrived", unit: "Mbit/s" },
+    Metric { name: "p50_us", what: "an exchange, in the middle", unit: "us" },
+    Metric { name: "max_us", what: "the longest exchange", unit: "us" },
+    Metric { name: "stalled_part", what: "the part of the time spent waiting for a clock", unit: "" },
+    Metric { name: "sent_again", what: "segments of a stream that were sent again", unit: "segments" },
+];
+
+impl Question for Network {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn what(&self) -> &'static str {
+        "How do messages fare on a TCP connection over a real network?"
+    }
+
+    fn time(&self) -> Time {
+        Time::Real
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        &PARAMETERS
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &METRICS
+    }
+
+    fn judge(&self, point: &Point) -> Result<(), Failure> {
+        Setup::of(point).map(drop)
+    }
+
+    fn trial(&self, point: &Point, _seed: u64) -> Result<Metrics, Failure> {
+        let setup = Setup::of(point)?;
+        let Some(session) = &self.0 else {
+            return Err(Failure::Impossible(format!("it takes a session with the host: {ASKED_BY}")));
+        };
+        let clock = session.clock();
+        let (evidence, _) = session.with(|client, path| match setup.pattern {
+            Pattern::Stream => stream::run(client, path, &setup, clock, false),
+            Pattern::StreamBack => stream::run_back(client, path, &setup, clock),
+            Pattern::WriteWriteRead | Pattern::WriteRead => {
+                transactions::run(client, path, &setup, clock, false)
+            }
+        })?;
+        Ok(metrics(&evidence))
+    }
+
+    fn asked_by(&self) -> Option<&'static str> {
+        Some(ASKED_BY)
+    }
+
+    fn explain(&self, dir: &Path) -> Result<Explanation, StoreError> {
+        Ok(Findings::of(dir)?.map_or_else(Explanation::default, |findings| findings.explanation()))
+    }
+}
+
+const ASKED_BY: &str = "kiban lab sweep HOST";
+
+/// The metric that a cell of a map shows.
+pub(super) fn shown(pattern: Pattern) -> &'static str {
+    if pattern.is_stream() { "mbps" } else { "transactions_per_second" }
+}
+
+/// A record's figures.
+fn metrics(evidence: &Evidence) -> Metrics {
+    let mut figures = vec![("mbps", evidence.mbps())];
+    match &evidence.exchanges {
+        None => figures.push(("sent_again", evidence.sent_again() as f64)),
+        Some(exchanges) => figures.extend([
+            ("transactions_per_second", exchanges.count as f64 / evidence.seconds.max(1e-9)),
+            ("p50_us", exchanges.p50_us),
+            ("max_us", exchanges.max_us),
+            ("stalled_part", exchanges.stalled_part),
+        ]),
+    }
+    Metrics::of(&figures, serde_json::to_value(evidence).expect("plain values"))
+}

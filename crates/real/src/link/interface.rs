@@ -1,0 +1,270 @@
+//! Network interfaces of this host: what they are called, whether they are up, their MTU and addresses.
+//!
+//! Goal      what `ip link set up` and `ip address add` do, for interfaces that a board makes. In the caller's namespace.
+//! How       the classic interface ioctls (netdevice(7)), which need CAP_NET_ADMIN; names have 1 to 15 bytes.
+//! Left out  netlink: routes beyond an address's own prefix are the operator's.
+
+use kiban_stack::ip::Prefix;
+use kiban_wire::ethernet::Mac;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// An interface's request: its name, and one value.
+pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.iter().any(|byte| matches!(byte, 0 | b'/'))
+    {
+        let message =
+            format!("'{name}' is no name of an interface: 1 to {} bytes, no '/'", libc::IFNAMSIZ - 1);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    // SAFETY: all fields of a request may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(bytes) {
+        *place = *byte as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// Says what could not be done with an interface, and what is missing.
+pub(super) fn told(name: &str, what: &str, error: io::Error) -> io::Error {
+    told_of(name, what, "CAP_NET_ADMIN", error)
+}
+
+/// The same, where another privilege is asked for.
+pub(super) fn told_of(name: &str, what: &str, privilege: &str, error: io::Error) -> io::Error {
+    let more = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => format!(
+            ": this needs {privilege}; run as root, or give the program that capability (setcap {}+ep), or use a link that needs \
+             none (udp-packets:, udp-cells:, pcap: and others)",
+            privilege.to_lowercase()
+        ),
+        Some(libc::ENODEV) => ": there is no such interface".to_owned(),
+        Some(libc::EBUSY) => ": another program uses it".to_owned(),
+        _ => String::new(),
+    };
+    io::Error::new(error.kind(), format!("cannot {what} interface {name}: {error}{more}"))
+}
+
+/// What can be asked of an interface.
+#[derive(Clone, Copy)]
+pub(super) enum Asked {
+    Index,
+    Mac,
+}
+
+/// An answer.
+pub(super) struct Answer(libc::ifreq);
+
+impl Answer {
+    /// That to [`Asked::Index`].
+    pub(super) fn index(&self) -> libc::c_int {
+        // SAFETY: a request is plain bytes, and all its readings are integers.
+        unsafe { self.0.ifr_ifru.ifru_ifindex }
+    }
+
+    /// That to [`Asked::Mac`].
+    pub(super) fn mac(&self) -> Mac {
+        // SAFETY: as above.
+        let bytes = unsafe { self.0.ifr_ifru.ifru_hwaddr.sa_data };
+        Mac(std::array::from_fn(|place| bytes[place] as u8))
+    }
+}
+
+/// Asks.
+pub(super) fn asked(name: &str, what: Asked) -> io::Result<Answer> {
+    let mut request = request(name)?;
+    let (number, word) = match what {
+        Asked::Index => (libc::SIOCGIFINDEX, "find"),
+        Asked::Mac => (libc::SIOCGIFHWADDR, "read the MAC of"),
+    };
+    Asker::new()?.ask(number, &mut request).map_err(|error| told(name, word, error))?;
+    let answer = Answer(request);
+    // SAFETY: as above.
+    let kind = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_family };
+    if matches!(what, Asked::Mac) && !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+        let message =
+            format!("interface {name} carries no Ethernet frames: give a packets link (tun:) its place");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(answer)
+}
+
+/// The MAC of an Ethernet interface.
+///
+/// # Errors
+/// There is no such interface, or it is none of Ethernet.
+pub fn mac(name: &str) -> io::Result<Mac> {
+    Ok(asked(name, Asked::Mac)?.mac())
+}
+
+/// Whether there still is an interface of this number.
+pub(super) fn is_there(index: libc::c_int) -> bool {
+    // SAFETY: all fields of a request may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = index;
+    Asker::new().is_ok_and(|asker| asker.ask(libc::SIOCGIFNAME, &mut request).is_ok())
+}
+
+/// A request to the system about an interface, in its namespace.
+struct Asker(OwnedFd);
+
+impl Asker {
+    fn new() -> io::Result<Asker> {
+        // SAFETY: it makes a file or fails.
+        let file = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if file < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the file was just made, and is nobody else's.
+        Ok(Asker(unsafe { OwnedFd::from_raw_fd(file) }))
+    }
+
+    fn ask(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the interface ioctls read and write a whole `ifreq`, which lives for the call.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, request as *mut libc::ifreq) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// The MTU of an interface, bytes.
+///
+/// # Errors
+/// There is no such interface.
+pub fn mtu(name: &str) -> io::Result<usize> {
+    let mut request = request(name)?;
+    Asker::new()?
+        .ask(libc::SIOCGIFMTU, &mut request)
+        .map_err(|error| told(name, "read the MTU of", error))?;
+    // SAFETY: the system has written the MTU.
+    Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+}
+
+/// Sets the MTU of an interface.
+///
+/// # Errors
+/// It is out of the interface's range, or the program may not.
+pub fn set_mtu(name: &str, bytes: usize) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_mtu = bytes as libc::c_int;
+    let what = format!("set the MTU ({bytes}) of");
+    Asker::new()?.ask(libc::SIOCSIFMTU, &mut request).map_err(|error| told(name, &what, error))
+}
+
+/// Lets so many packets wait for whoever reads the interface (`txqueuelen`).
+///
+/// # Errors
+/// The program may not.
+pub fn set_queue(name: &str, packets: usize) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_metric = packets as libc::c_int;
+    let asker = Asker::new()?;
+    asker.ask(libc::SIOCSIFTXQLEN, &mut request).map_err(|error| told(name, "set the queue of", error))
+}
+
+/// Brings an interface up.
+///
+/// # Errors
+/// There is no such interface, or the program may not.
+pub fn set_up(name: &str) -> io::Result<()> {
+    set_flag(name, true, "bring up")
+}
+
+/// Takes an interface down.
+///
+/// # Errors
+/// There is no such interface, or the program may not.
+pub fn set_down(name: &str) -> io::Result<()> {
+    set_flag(name, false, "take down")
+}
+
+fn set_flag(name: &str, up: bool, what: &str) -> io::Result<()> {
+    let mut request = request(name)?;
+    let asker = Asker::new()?;
+    asker.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| told(name, "look at", error))?;
+    // SAFETY: the system has written the flags.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    let flag = libc::IFF_UP as libc::c_short;
+    request.ifr_ifru.ifru_flags = if up { flags | flag } else { flags & !flag };
+    asker.ask(libc::SIOCSIFFLAGS, &mut request).map_err(|error| told(name, what, error))
+}
+
+fn ipv4(address: Ipv4Addr) -> libc::sockaddr {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from(address).to_be() },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: both have 16 bytes, and a generic address is bytes behind the family.
+    unsafe { std::mem::transmute(address) }
+}
+
+#[repr(C)]
+struct Request6 {
+    address: libc::in6_addr,
+    prefix_bits: u32,
+    index: libc::c_int,
+}
+
+/// Gives an interface an address and the net around it.
+///
+/// # Errors
+/// The program may not, or the interface has none of this family.
+pub fn set_address(name: &str, address: IpAddr, prefix: Prefix) -> io::Result<()> {
+    let bits = prefix.bits();
+    let mut request = request(name)?;
+    match address {
+        IpAddr::V4(address) => {
+            let asker = Asker::new()?;
+            let say = |error| told(name, "give an address to", error);
+            request.ifr_ifru.ifru_addr = ipv4(address);
+            asker.ask(libc::SIOCSIFADDR, &mut request).map_err(say)?;
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            request.ifr_ifru.ifru_netmask = ipv4(mask.into());
+            asker.ask(libc::SIOCSIFNETMASK, &mut request).map_err(say)
+        }
+        IpAddr::V6(address) => {
+            let say = |error| told(name, "give an IPv6 address to", error);
+            Asker::new()?.ask(libc::SIOCGIFINDEX, &mut request).map_err(say)?;
+            // SAFETY: the system has written the index.
+            let index = unsafe { request.ifr_ifru.ifru_ifindex };
+            // SAFETY: it makes a file or fails.
+            let file = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+            if file < 0 {
+                return Err(say(io::Error::last_os_error()));
+            }
+            // SAFETY: the file was just made, and is nobody else's.
+            let file = unsafe { OwnedFd::from_raw_fd(file) };
+            let mut wanted = Request6 {
+                address: libc::in6_addr { s6_addr: address.octets() },
+                prefix_bits: u32::from(bits),
+                index,
+            };
+            // SAFETY: on an IPv6 socket this reads a whole `in6_ifreq`, of which `Request6` is the form.
+            let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut wanted) };
+            match io::Error::last_os_error() {
+                error if result < 0 && error.raw_os_error() != Some(libc::EEXIST) => Err(say(error)),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// Moves the calling thread into a network namespace of its own, with the loopback up: threads and programs that it starts from now
+/// on are there too, others stay where they are. It goes with the last of them and of their sockets.
+///
+/// # Errors
+/// The program may not: it needs CAP_SYS_ADMIN, or a user namespace of its own (`unshare -r`).
+pub fn enter_new_namespace() -> io::Result<()> {
+    // SAFETY: a network namespace has nothing to do with memory or with open files.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(
+            error.kind(),
+            format!("a network namespace needs CAP_SYS_ADMIN: {error}; run as root, or under 'unshare -r'"),
+        )
+    })?;
+    set_up("lo")
+}

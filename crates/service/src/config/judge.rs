@@ -1,0 +1,654 @@
+//! From tables to a plan: every word gets its meaning, or a mistake is told.
+
+use super::mistake::{Mistake, hint};
+use super::tables::{self, Tables};
+use super::units::{Bytes, Length, Rate, Word};
+use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, ServicePlan};
+use crate::link;
+use kiban_board::{BoardConfig, CircuitConfig, MemoryConfig};
+use kiban_ground::SettingError;
+use kiban_stack::atm::{Contract, Interval, OC3C_BITS_PER_SECOND, Sustained};
+use kiban_stack::ip::Prefix;
+use kiban_stack::tcp;
+use kiban_wire::atm::{VCI_USER_FIRST, Vc};
+use kiban_wire::ethernet::Mac;
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Bounds of what may be asked for.
+const PORTS_MAX: usize = 64;
+const CIRCUITS_MAX: usize = 4096;
+const SERVICES_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 32;
+/// Cells in a second, at a hundred gigabits.
+const CELLS_MAX: f64 = 236e6;
+
+const KINDS: [&str; 5] = ["echo", "discard", "source", "http", "forward"];
+
+pub(super) struct Judge<'a> {
+    pub(super) text: &'a str,
+}
+
+impl Judge<'_> {
+    fn at<T>(
+        &self,
+        word: &super::units::Said<T>,
+        wrong: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Mistake {
+        Mistake::at(self.text, word.at, wrong, remedy)
+    }
+
+    /// The mistake of a key in which something is missing.
+    fn missing<T>(
+        &self,
+        near: &super::units::Said<T>,
+        wrong: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Mistake {
+        Mistake { key: String::new(), ..self.at(near, wrong, remedy) }
+    }
+
+    fn read<T: std::str::FromStr<Err: Display>>(&self, word: &Word) -> Result<T, Mistake> {
+        word.read().map_err(|error: T::Err| {
+            self.at(word, format!("`{}` cannot be read", word.value), error.to_string())
+        })
+    }
+
+    fn time(&self, word: Option<&Word>, default: Duration) -> Result<Duration, Mistake> {
+        word.map_or(Ok(default), |word| Ok(self.read::<Length>(word)?.0))
+    }
+
+    pub(super) fn plan(&self, tables: Tables, name: &str) -> Result<Plan, Mistake> {
+        let name = match &tables.name {
+            Some(said) => self.name(said)?,
+            None if is_name(name) => name.to_owned(),
+            None => "board".to_owned(),
+        };
+        let tcp = self.tcp(&tables)?;
+        let mss_is_said = tables.tcp.contains_key("mss");
+        let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
+        let ports = self.ports(&tables.ports, &name)?;
+        let routes = tables.routes.iter().map(|route| self.route(route, &ports)).collect::<Result<_, _>>()?;
+        let services = self.services(&tables.services, &ports)?;
+        let metrics = match &tables.metrics {
+            Some(metrics) => Some(self.socket(&metrics.listen)?),
+            None => None,
+        };
+        Ok(Plan {
+            name,
+            board,
+            mss_is_said,
+            ports,
+            routes,
+            services,
+            metrics,
+            log_json: tables.log.json,
+            drain: self.time(tables.drain.as_ref(), Duration::from_secs(10))?,
+            tables,
+        })
+    }
+
+    fn name(&self, word: &Word) -> Result<String, Mistake> {
+        if is_name(word) {
+            return Ok(word.value.clone());
+        }
+        let remedy = format!("1 to {NAME_BYTES_MAX} letters, digits, - and _");
+        Err(self.at(word, format!("`{}` is no name", word.value), remedy))
+    }
+
+    fn memory(&self, said: &tables::Memory) -> Result<MemoryConfig, Mistake> {
+        let size = |word: &Option<Word>, default: usize, least: usize, most: usize| match word {
+            None => Ok(default),
+            Some(word) => {
+                let bytes = self.read::<Bytes>(word)?.0 as usize;
+                let remedy = format!("{least} to {most} bytes are possible");
+                if (least..=most).contains(&bytes) {
+                    Ok(bytes)
+                } else {
+                    Err(self.at(word, format!("{} is {bytes} bytes", word.value), remedy))
+                }
+            }
+        };
+        Ok(MemoryConfig {
+            page_bytes: size(&said.page, 4096, 512, 65_536)?,
+            transmit_bytes: size(&said.transmit, 64 << 20, 1 << 20, 64 << 30)?,
+            receive_bytes: size(&said.receive, 64 << 20, 1 << 20, 64 << 30)?,
+            pdus: said.pdus.unwrap_or(16_384).clamp(256, 16 << 20),
+        })
+    }
+
+    fn tcp(&self, tables: &Tables) -> Result<tcp::Config, Mistake> {
+        let mut config =
+            tcp::Config { autotune: true, ack_unit: tcp::AckUnit::Mss, ..tcp::Config::default() };
+        for (name, value) in &tables.tcp {
+            let word = match value.get_ref() {
+                toml::Value::String(word) => word.clone(),
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Boolean(is_on) => is_on.to_string(),
+                // No setting is one of these: its own message says what it is.
+                other => format!("a {}", other.type_str()),
+            };
+            let at = value.span().start;
+            config.set(name, &word).map_err(|error| match error {
+                SettingError::Unknown { .. } => {
+                    let mut known = Vec::new();
+                    config.each(&mut |name, _, _| known.push(name));
+                    let near = known.iter().min_by_key(|other| strsim::damerau_levenshtein(name, other));
+                    let remedy = near.map_or_else(String::new, |near| format!("did you mean `{near}`?"));
+                    let mistake = Mistake::at(self.text, at, format!("TCP has no setting `{name}`"), remedy);
+                    Mistake { key: String::new(), ..mistake }
+                }
+                SettingError::Unreadable { word, expects, .. } => {
+                    Mistake::at(self.text, at, format!("`{word}` cannot be read"), format!("write {expects}"))
+                }
+            })?;
+        }
+        Ok(config)
+    }
+
+    // ---- Ports ------------------------------------------------------------------------------------------------
+
+    fn ports(&self, said: &[tables::Port], board: &str) -> Result<Vec<PortPlan>, Mistake> {
+        let mut ports: Vec<PortPlan> = Vec::new();
+        if said.is_empty() {
+            return Err(Mistake {
+                line: 0,
+                key: String::new(),
+                wrong: "there is no port".into(),
+                remedy: "add a [[port]] with name, link and address".into(),
+            });
+        }
+        for table in said {
+            let port = self.port(table, board)?;
+            if ports.iter().any(|other| other.name == port.name) {
+                return Err(self.at(
+                    &table.name,
+                    format!("there are two ports `{}`", port.name),
+                    "names are given once",
+                ));
+            }
+            if ports.iter().any(|other| other.link == port.link) {
+                return Err(self.at(
+                    &table.link,
+                    format!("two ports have the link `{}`", port.link),
+                    "give each its own",
+                ));
+            }
+            for (address, _) in &port.addresses {
+                if ports.iter().any(|other| other.addresses.iter().any(|(its, _)| its == address)) {
+                    let wrong = format!("{address} is another port's address, too");
+                    return Err(self.at(&table.address.0[0], wrong, "give each port its own"));
+                }
+            }
+            ports.push(port);
+        }
+        if ports.len() > PORTS_MAX {
+            return Err(self.at(
+                &said[PORTS_MAX].name,
+                format!("{} ports", ports.len()),
+                format!("{PORTS_MAX} at most"),
+            ));
+        }
+        Ok(ports)
+    }
+
+    fn port(&self, said: &tables::Port, board: &str) -> Result<PortPlan, Mistake> {
+        let name = self.name(&said.name)?;
+        let carries = link::carries(&said.link)
+            .map_err(|remedy| self.at(&said.link, format!("`{}` is no link", said.link.value), remedy))?;
+        let addresses: Vec<(IpAddr, Prefix)> =
+            said.address.0.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
+        if addresses.is_empty() && carries != Carries::Frames {
+            let wrong = format!("port `{name}` has no address");
+            return Err(self.missing(&said.name, wrong, "add address = \"10.0.0.1/24\""));
+        }
+        let only = |there: bool, word: &dyn Fn() -> Mistake| if there { Err(word()) } else { Ok(()) };
+        if carries == Carries::Cells {
+            let mut pairs = addresses.iter().zip(&said.address.0);
+            if let Some((_, word)) = pairs.find(|((address, _), _)| address.is_ipv6()) {
+                return Err(self.at(
+                    word,
+                    "Classical IP has IPv4 addresses (RFC 2225)",
+                    "write it as 10.0.0.1/24",
+                ));
+            }
+        } else {
+            only(!said.pvcs.is_empty(), &|| {
+                self.at(
+                    &said.pvcs[0].vc,
+                    format!("the link of port `{name}` carries {carries}, not cells"),
+                    "leave [[port.pvc]] out, or use a link of cells",
+                )
+            })?;
+            if let Some(rate) = &said.rate {
+                return Err(self.at(rate, "only a line of cells has a rate", "leave it out"));
+            }
+        }
+        if let (Some(mac), true) = (&said.mac, carries != Carries::Frames) {
+            return Err(self.at(
+                mac,
+                format!("the link of port `{name}` carries {carries}, which have no MAC"),
+                "leave it out",
+            ));
+        }
+        if let (Some(host_address), false) = (&said.host_address, link::device(&said.link).is_some()) {
+            let remedy = "set the address where that interface is set up";
+            return Err(self.at(
+                host_address,
+                format!("`{}` is no device that the board makes", said.link.value),
+                remedy,
+            ));
+        }
+        if let Some(host) = &said.host {
+            let device = link::device(host).filter(|_| host.starts_with("tun:"));
+            if device.is_none() {
+                return Err(self.at(
+                    host,
+                    format!("`{}` is no TUN device", host.value),
+                    "write it as tun:kiban1",
+                ));
+            }
+            if addresses.is_empty() {
+                return Err(self.at(
+                    host,
+                    format!("port `{name}` has no address that this host could have"),
+                    "add address",
+                ));
+            }
+            if said.host_address.is_some() {
+                let wrong = "the device of the link has an address of this host's, too";
+                return Err(self.at(host, wrong, "leave host or host_address out"));
+            }
+        }
+        let least = if addresses.iter().any(|(address, _)| address.is_ipv6()) { 1280 } else { 576 };
+        let mtu_bytes = said.mtu.unwrap_or(if carries == Carries::Cells { 9180 } else { 1500 });
+        if !(least..=65_535).contains(&mtu_bytes) {
+            return Err(self.missing(
+                &said.name,
+                format!("mtu of port `{name}` is {mtu_bytes}"),
+                format!("{least} to 65535 are possible"),
+            ));
+        }
+        let packets_max = said.queue.unwrap_or(256);
+        if !(16..=65_536).contains(&packets_max) {
+            return Err(self.missing(
+                &said.name,
+                format!("queue of port `{name}` is {packets_max}"),
+                "16 to 65536 are possible",
+            ));
+        }
+        let bits_per_second = match &said.rate {
+            None => OC3C_BITS_PER_SECOND,
+            Some(word) => self.read::<Rate>(word)?.0,
+        };
+        if said.pvcs.len() > CIRCUITS_MAX {
+            return Err(self.at(
+                &said.pvcs[CIRCUITS_MAX].vc,
+                "too many circuits",
+                format!("{CIRCUITS_MAX} at most"),
+            ));
+        }
+        let mut circuits: Vec<CircuitConfig> = Vec::new();
+        for pvc in &said.pvcs {
+            let circuit = self.pvc(pvc, bits_per_second)?;
+            if circuits.iter().any(|other| other.vc == circuit.vc) {
+                return Err(self.at(
+                    &pvc.vc,
+                    format!("there are two circuits {}", circuit.vc),
+                    "each is said once",
+                ));
+            }
+            circuits.push(circuit);
+        }
+        if carries == Carries::Cells && circuits.is_empty() {
+            return Err(self.missing(
+                &said.name,
+                format!("port `{name}` has no circuit"),
+                "add a [[port.pvc]] with vc = \"0.100\"",
+            ));
+        }
+        let mac = match &said.mac {
+            Some(word) => self.mac(word)?,
+            // Some interfaces have one already; one that is not there yet is told when it is opened.
+            None => link::mac(&said.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
+        };
+        let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
+        Ok(PortPlan {
+            name,
+            link: said.link.value.clone(),
+            carries,
+            addresses,
+            host_address,
+            mac,
+            mtu_bytes,
+            bits_per_second,
+            packets_max,
+            host: said.host.as_ref().map(|word| word.value.clone()),
+            retry: said.retry,
+            circuits,
+        })
+    }
+
+    fn mac(&self, word: &Word) -> Result<Mac, Mistake> {
+        let parts: Option<Vec<u8>> = word.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
+        let mac = parts.and_then(|parts| <[u8; 6]>::try_from(parts).ok()).map(Mac);
+        mac.filter(|mac| !mac.is_group()).ok_or_else(|| {
+            self.at(
+                word,
+                format!("`{}` is no MAC of a station", word.value),
+                "write six bytes such as 02:00:5e:00:00:01",
+            )
+        })
+    }
+
+    fn address(&self, word: &Word) -> Result<(IpAddr, Prefix), Mistake> {
+        let prefix: Prefix = word.read().map_err(|error| {
+            self.at(
+                word,
+                format!("`{}` is no address with its net: {error}", word.value),
+                "write it as 10.0.0.1/24",
+            )
+        })?;
+        let address = prefix.address();
+        if address.is_unspecified() || address.is_multicast() {
+            return Err(self.at(
+                word,
+                format!("{address} is no address of a host"),
+                "write it as 10.0.0.1/24",
+            ));
+        }
+        Ok((address, prefix))
+    }
+
+    fn pvc(&self, said: &tables::Pvc, line: u64) -> Result<CircuitConfig, Mistake> {
+        let vc: Vc = self.read(&said.vc)?;
+        if vc.vci < VCI_USER_FIRST || vc.vpi > 255 {
+            let remedy = format!("VPIs up to 255 and VCIs from {VCI_USER_FIRST} are for users (I.361)");
+            return Err(self.at(&said.vc, format!("{vc} is no circuit of a user"), remedy));
+        }
+        let peer = match &said.peer {
+            None => None,
+            Some(word) => match word.read::<IpAddr>() {
+                Ok(peer @ IpAddr::V4(_)) => Some(peer),
+                _ => {
+                    return Err(self.at(
+                        word,
+                        format!("`{}` is no IPv4 address", word.value),
+                        "write one, or leave it out: InATMARP asks",
+                    ));
+                }
+            },
+        };
+        let llc_snap = match said.encapsulation.as_ref().map(|word| word.value.as_str()) {
+            None | Some("llc") => true,
+            Some("vc-mux") => false,
+            Some(other) => {
+                let word = said.encapsulation.as_ref().expect("it was said");
+                return Err(self.at(
+                    word,
+                    format!("`{other}` is not known here"),
+                    hint(other, &["llc", "vc-mux"]),
+                ));
+            }
+        };
+        if !llc_snap && peer.is_none() {
+            let remedy = "say peer: such a circuit has no room for InATMARP (RFC 2684 §6)";
+            return Err(self.at(&said.vc, format!("circuit {vc} has vc-mux and no peer"), remedy));
+        }
+        let wrong = |wrong: String, remedy: &str| Err(self.missing(&said.vc, wrong, remedy));
+        let contract = match (said.pcr, said.scr, said.mbs) {
+            (None, None, None) if said.cdvt.is_none() => None,
+            (None, ..) => {
+                return wrong(
+                    format!("circuit {vc} has a contract without a peak cell rate"),
+                    "say pcr, cells in a second",
+                );
+            }
+            (Some(pcr), scr, mbs) => {
+                let most = CELLS_MAX.min(line as f64 / 424.0 * 1.001);
+                if !(pcr >= 1.0 && pcr <= most) {
+                    return wrong(
+                        format!("pcr of circuit {vc} is {pcr}"),
+                        &format!("1 to {most:.0} cells in a second fit the line"),
+                    );
+                }
+                let sustained = match (scr, mbs) {
+                    (None, None) => None,
+                    (Some(scr), Some(mbs)) if scr >= 1.0 && scr <= pcr && mbs >= 1 => {
+                        Some(Sustained { interval: cells(scr), burst_cells: mbs })
+                    }
+                    (Some(_), Some(_)) => {
+                        return wrong(
+                            format!("scr or mbs of circuit {vc} is out of range"),
+                            "scr is 1 to pcr, mbs 1 or more",
+                        );
+                    }
+                    _ => {
+                        return wrong(format!("circuit {vc} has one of scr and mbs"), "say both, or neither");
+                    }
+                };
+                let tolerance = self.time(said.cdvt.as_ref(), Duration::from_micros(100))?;
+                Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance) })
+            }
+        };
+        let frames_max = said.queue.unwrap_or(64).clamp(4, 65_536);
+        Ok(CircuitConfig { vc, peer, llc_snap, contract, frames_max })
+    }
+
+    // ---- Ways and services ------------------------------------------------------------------------------------
+
+    fn route(&self, said: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, Mistake> {
+        let prefix: Prefix = self.read(&said.to)?;
+        let gateway: IpAddr = self.read(&said.via)?;
+        if gateway.is_ipv4() != prefix.address().is_ipv4() {
+            return Err(self.at(
+                &said.via,
+                format!("{gateway} is of another family than {}", said.to.value),
+                "name a neighbour of the same",
+            ));
+        }
+        let own = ports.iter().enumerate().find_map(|(port, plan)| {
+            let (address, _) = plan.addresses.iter().find(|(_, net)| net.contains(gateway))?;
+            Some((port, *address))
+        });
+        let Some((port, address)) = own else {
+            return Err(self.at(&said.via, format!("{gateway} is in no net of a port"), "name a neighbour"));
+        };
+        if address == gateway {
+            return Err(self.at(&said.via, format!("{gateway} is the board itself"), "name a neighbour"));
+        }
+        // IPv6 chooses among the port's addresses when there are some.
+        let source = if gateway.is_ipv6() { std::net::Ipv6Addr::UNSPECIFIED.into() } else { address };
+        Ok(RoutePlan { prefix, gateway, port, source })
+    }
+
+    fn socket(&self, word: &Word) -> Result<SocketAddr, Mistake> {
+        word.read().map_err(|_| {
+            self.at(
+                word,
+                format!("`{}` is no address with a port", word.value),
+                "write it as 10.0.0.1:80 or [fd00::1]:80",
+            )
+        })
+    }
+
+    fn end(&self, word: &Word) -> Result<End, Mistake> {
+        match word.strip_prefix("kernel:") {
+            None => Ok(End::Board(self.socket(word)?)),
+            Some(rest) => rest.parse().map(End::Kernel).map_err(|_| {
+                self.at(
+                    word,
+                    format!("`{rest}` is no address with a port"),
+                    "write it as kernel:127.0.0.1:80",
+                )
+            }),
+        }
+    }
+
+    /// Where a service listens on the board: at an address of its, or at all.
+    fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), Mistake> {
+        // The first address of a port with a host's side is the host's; on Ethernet all of them are.
+        let its_own = |port: &PortPlan| match (&port.host, port.carries) {
+            (None, _) => 0,
+            (Some(_), Carries::Frames) => port.addresses.len(),
+            (Some(_), _) => 1,
+        };
+        let mut all = ports.iter().flat_map(|port| &port.addresses[its_own(port)..]);
+        // Addresses of IPv6 make themselves.
+        let may_come = address.is_ipv6() && ports.iter().any(|port| port.carries == Carries::Frames);
+        if address.is_unspecified() || may_come || all.clone().any(|(own, _)| *own == address) {
+            return Ok(());
+        }
+        let remedy = match all.next() {
+            Some((own, _)) => {
+                format!("listen on {own}, or on {} for all", if own.is_ipv4() { "0.0.0.0" } else { "[::]" })
+            }
+            None => "give a port that address".into(),
+        };
+        Err(self.at(word, format!("{address} is no address of this board"), remedy))
+    }
+
+    fn services(&self, said: &[tables::Service], ports: &[PortPlan]) -> Result<Vec<ServicePlan>, Mistake> {
+        let mut services: Vec<ServicePlan> = Vec::new();
+        for table in said {
+            let mut service = self.service(table, ports)?;
+            if table.name.is_none() {
+                let others = services.iter().filter(|other| other.kind.word() == service.kind.word()).count();
+                if others > 0 {
+                    service.name = format!("{}-{}", service.name, others + 1);
+                }
+            }
+            if services.iter().any(|other| other.name == service.name) {
+                let place = table.name.as_ref().unwrap_or(&table.kind);
+                return Err(self.at(
+                    place,
+                    format!("there are two services `{}`", service.name),
+                    "names are given once",
+                ));
+            }
+            if let Some(other) = services.iter().find(|other| other.listen == service.listen) {
+                return Err(self.at(
+                    &table.listen,
+                    format!("`{}` listens on {} already", other.name, other.listen),
+                    "take another port",
+                ));
+            }
+            services.push(service);
+        }
+        if services.len() > SERVICES_MAX {
+            return Err(self.at(
+                &said[SERVICES_MAX].kind,
+                format!("{} services", services.len()),
+                format!("{SERVICES_MAX} at most"),
+            ));
+        }
+        Ok(services)
+    }
+
+    fn service(&self, said: &tables::Service, ports: &[PortPlan]) -> Result<ServicePlan, Mistake> {
+        let word = said.kind.value.as_str();
+        let name = said.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
+        // A key of another kind is a mistake, not a wish that nobody hears.
+        let others: [(&str, bool, &[&str]); 5] = [
+            ("root", said.root.is_some(), &["http"]),
+            ("list", said.list.is_some(), &["http"]),
+            ("head_time", said.head_time.is_some(), &["http"]),
+            ("bytes", said.bytes.is_some(), &["source"]),
+            ("to", said.to.is_some(), &["forward"]),
+        ];
+        if !KINDS.contains(&word) {
+            return Err(self.at(&said.kind, format!("`{word}` is not known here"), hint(word, &KINDS)));
+        }
+        if let Some((key, ..)) = others.iter().find(|(_, there, kinds)| *there && !kinds.contains(&word)) {
+            return Err(self.missing(
+                &said.kind,
+                format!("`{key}` is no key of the service `{name}` (kind {word})"),
+                "leave it out",
+            ));
+        }
+        let listen = self.end(&said.listen)?;
+        let needs = |key: &str, example: &str| {
+            self.missing(&said.kind, format!("`{name}` has no {key}"), format!("add {key} = \"{example}\""))
+        };
+        let kind = match word {
+            "echo" => Kind::Echo,
+            "discard" => Kind::Discard,
+            "source" => Kind::Source {
+                bytes: said
+                    .bytes
+                    .as_ref()
+                    .map(|word| self.read::<Bytes>(word))
+                    .transpose()?
+                    .map(|bytes| bytes.0),
+            },
+            "http" => {
+                let root = said.root.as_ref().ok_or_else(|| needs("root", "/srv/www"))?;
+                let path = std::path::PathBuf::from(&root.value);
+                if !path.is_dir() {
+                    return Err(self.at(
+                        root,
+                        format!("{} is no directory", root.value),
+                        "make it, or name another",
+                    ));
+                }
+                Kind::Http {
+                    root: path,
+                    list: said.list.unwrap_or(false),
+                    head_time: self.time(said.head_time.as_ref(), Duration::from_secs(10))?,
+                }
+            }
+            _ => {
+                let to = said.to.as_ref().ok_or_else(|| needs("to", "kernel:127.0.0.1:8080"))?;
+                let end = self.end(to)?;
+                if matches!((listen, end), (End::Board(_), End::Board(_)) | (End::Kernel(_), End::Kernel(_)))
+                {
+                    let remedy = "write one of listen and to with kernel: in front";
+                    return Err(self.at(to, format!("`{name}` has both ends on the same side"), remedy));
+                }
+                Kind::Forward { to: end }
+            }
+        };
+        match (listen, &kind) {
+            (End::Board(address), _) => self.ours(&said.listen, address.ip(), ports)?,
+            (End::Kernel(_), Kind::Forward { .. }) => {}
+            (End::Kernel(_), _) => {
+                return Err(self.at(
+                    &said.listen,
+                    "only `forward` listens with the kernel",
+                    "listen on an address of the board",
+                ));
+            }
+        }
+        let idle = match &said.idle {
+            Some(word) if word.value == "none" => None,
+            Some(word) => Some(self.read::<Length>(word)?.0),
+            None if word == "http" => Some(Duration::from_secs(60)),
+            None => None,
+        };
+        let sessions_max = said.sessions.unwrap_or(1024).clamp(1, 65_536);
+        Ok(ServicePlan { name, listen, sessions_max, idle, kind })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(good)
+}
+
+/// Time between cells at a rate.
+fn cells(per_second: f64) -> Interval {
+    Interval::per_second(per_second.round() as u64)
+}
+
+/// A MAC of the board's own (locally administered, IEEE 802 §8.4), the same at every start: neighbours that remember it stay right.
+fn own_mac(board: &str, port: &str) -> Mac {
+    // FNV-1a: short, and the same everywhere.
+    let hash =
+        board.bytes().chain([b'/']).chain(port.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    let [a, b, c, d, e, ..] = hash.to_be_bytes();
+    Mac([2, a, b, c, d, e])
+}

@@ -1,0 +1,89 @@
+//! What is wrong with a configuration: the line, the key, what is wrong there, and what to do.
+
+use std::fmt;
+
+/// A mistake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake {
+    /// The line, from 1; 0 where it is the whole.
+    pub line: usize,
+    /// The key; empty where it is none.
+    pub key: String,
+    /// What is wrong there.
+    pub wrong: String,
+    /// What to do; empty where that is plain.
+    pub remedy: String,
+}
+
+impl Mistake {
+    /// A mistake at a byte of the text. The key is the one that the line has.
+    pub(super) fn at(text: &str, at: usize, wrong: impl Into<String>, remedy: impl Into<String>) -> Mistake {
+        Mistake { line: line_of(text, at), key: key_of(text, at), wrong: wrong.into(), remedy: remedy.into() }
+    }
+
+    /// What TOML or serde found, with the nearest key where one is not known.
+    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = error.message().trim();
+        let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+        let is_unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+        let mut mistake = match &words[..] {
+            [word, known @ ..] if is_unknown => {
+                let mut mistake =
+                    Mistake::at(text, at, format!("`{word}` is not known here"), hint(word, known));
+                if message.starts_with("unknown field") {
+                    mistake.key.clear();
+                }
+                mistake
+            }
+            [word] if message.starts_with("missing field") => {
+                let mut mistake = Mistake::at(text, at, format!("`{word}` is missing"), "say it");
+                mistake.key.clear();
+                mistake
+            }
+            _ => Mistake::at(text, at, message, ""),
+        };
+        if error.span().is_none() {
+            mistake.line = 0;
+        }
+        mistake
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.wrong)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, ": {}", self.remedy) }
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// The nearest of the known words, or all of them.
+pub(super) fn hint(word: &str, known: &[&str]) -> String {
+    let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
+    match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
+        Some(other) => format!("did you mean `{other}`?"),
+        None if known.is_empty() => "there are none".to_owned(),
+        None => format!("known are {}", known.join(", ")),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// What stands before `=` in the line of a byte.
+fn key_of(text: &str, at: usize) -> String {
+    let line = text.lines().nth(line_of(text, at) - 1).unwrap_or_default();
+    match line.split_once('=') {
+        Some((key, _)) if !line.trim_start().starts_with(['#', '[']) => key.trim().to_owned(),
+        _ => String::new(),
+    }
+}

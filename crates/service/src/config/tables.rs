@@ -1,0 +1,156 @@
+//! The tables of a configuration, as they are written.
+
+use super::units::{Word, Words};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// A configuration as it is written.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tables {
+    /// What the board is called; its control socket is named after it.
+    pub(super) name: Option<Word>,
+    /// How long sessions may take to end when the board stops.
+    pub(super) drain: Option<Word>,
+    /// Packet memory.
+    #[serde(default)]
+    pub(super) memory: Memory,
+    /// Settings of TCP by name.
+    #[serde(default)]
+    pub(super) tcp: BTreeMap<String, Spanned<toml::Value>>,
+    /// Where the board meets links.
+    #[serde(default, rename = "port")]
+    pub(super) ports: Vec<Port>,
+    /// Ways beside those of the ports' own prefixes.
+    #[serde(default, rename = "route")]
+    pub(super) routes: Vec<Route>,
+    /// What the board does.
+    #[serde(default, rename = "service")]
+    pub(super) services: Vec<Service>,
+    /// Figures for Prometheus.
+    pub(super) metrics: Option<Metrics>,
+    /// Log lines.
+    #[serde(default)]
+    pub(super) log: Log,
+}
+
+/// Packet memory.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Memory {
+    /// Bytes of a page.
+    pub(super) page: Option<Word>,
+    /// For what the host sends.
+    pub(super) transmit: Option<Word>,
+    /// For what arrives.
+    pub(super) receive: Option<Word>,
+    /// PDUs under way.
+    pub(super) pdus: Option<usize>,
+}
+
+/// A port.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Port {
+    /// Its name.
+    pub(super) name: Word,
+    /// The link's address.
+    pub(super) link: Word,
+    /// The board's addresses on it.
+    #[serde(default)]
+    pub(super) address: Words,
+    /// This host's own address on a device that the board makes.
+    pub(super) host_address: Option<Word>,
+    /// The board's MAC.
+    pub(super) mac: Option<Word>,
+    /// The longest IP packet.
+    pub(super) mtu: Option<usize>,
+    /// What the line has for cells.
+    pub(super) rate: Option<Word>,
+    /// A TUN device by which this host's kernel owns the port's address.
+    pub(super) host: Option<Word>,
+    /// Packets that may wait for the link.
+    pub(super) queue: Option<usize>,
+    /// Whether the board starts without the link, and looks for it later.
+    #[serde(default)]
+    pub(super) retry: bool,
+    /// Permanent circuits.
+    #[serde(default, rename = "pvc")]
+    pub(super) pvcs: Vec<Pvc>,
+}
+
+/// A permanent circuit.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pvc {
+    /// Its name on the line.
+    pub(super) vc: Word,
+    /// Who is at the other end; not said: InATMARP asks.
+    pub(super) peer: Option<Word>,
+    /// `llc` or `vc-mux`.
+    pub(super) encapsulation: Option<Word>,
+    /// Peak cell rate, cells in a second.
+    pub(super) pcr: Option<f64>,
+    /// Sustainable cell rate.
+    pub(super) scr: Option<f64>,
+    /// Maximum burst size, cells.
+    pub(super) mbs: Option<u32>,
+    /// Cell delay variation tolerance.
+    pub(super) cdvt: Option<Word>,
+    /// Frames that may wait for the line.
+    pub(super) queue: Option<usize>,
+}
+
+/// A way.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Route {
+    /// For which targets.
+    pub(super) to: Word,
+    /// By way of whom.
+    pub(super) via: Word,
+}
+
+/// A service.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Service {
+    /// What it is.
+    pub(super) kind: Word,
+    /// Its name; not said: its kind, with a number where there are several.
+    pub(super) name: Option<Word>,
+    /// Where it listens.
+    pub(super) listen: Word,
+    /// Sessions at once.
+    pub(super) sessions: Option<usize>,
+    /// How long a session may say nothing.
+    pub(super) idle: Option<Word>,
+    /// `http`: the directory that is served.
+    pub(super) root: Option<Word>,
+    /// `http`: whether directories without `index.html` are listed.
+    pub(super) list: Option<bool>,
+    /// `http`: how long a request may take to arrive.
+    pub(super) head_time: Option<Word>,
+    /// `source`: how much each session gets; not said: until it has enough.
+    pub(super) bytes: Option<Word>,
+    /// `forward`: to whom.
+    pub(super) to: Option<Word>,
+}
+
+/// Figures for Prometheus.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Metrics {
+    /// Where the kernel listens.
+    pub(super) listen: Word,
+}
+
+/// Log lines.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Log {
+    /// As JSON.
+    #[serde(default)]
+    pub(super) json: bool,
+}

@@ -1,0 +1,94 @@
+//! Who asks a board.
+
+use super::{Question, Reply, folders};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to a board.
+pub struct Caller {
+    stream: BufReader<UnixStream>,
+    name: String,
+}
+
+/// The names of boards that this user can ask.
+pub fn boards() -> Vec<String> {
+    let mut names: Vec<String> = folders()
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let is_socket = path.extension().is_some_and(|end| end == "sock");
+            // What a killed board has left behind is none.
+            let lives = is_socket && UnixStream::connect(&path).is_ok();
+            lives.then(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+impl Caller {
+    /// Calls a board; without a name the only one that runs.
+    ///
+    /// # Errors
+    /// There is none, or several; it may not be asked by this user.
+    pub fn call(name: Option<&str>) -> Result<Caller, String> {
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => match &boards()[..] {
+                [one] => one.clone(),
+                [] => return Err("no board runs: kiban up board.toml begins one".into()),
+                many => return Err(format!("several boards run, name one: {}", many.join(", "))),
+            },
+        };
+        let mut why = None;
+        for folder in folders() {
+            let path: PathBuf = folder.join(format!("{name}.sock"));
+            match UnixStream::connect(&path) {
+                Ok(stream) => {
+                    let say = |error: std::io::Error| format!("board {name}: {error}");
+                    stream.set_read_timeout(Some(TIMEOUT)).map_err(say)?;
+                    stream.set_write_timeout(Some(TIMEOUT)).map_err(say)?;
+                    return Ok(Caller { stream: BufReader::new(stream), name });
+                }
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    why = Some(format!("board {name} is another user's: {}: {error}", path.display()));
+                }
+                Err(_) => {}
+            }
+        }
+        Err(why.unwrap_or_else(|| match &boards()[..] {
+            [] => format!("no board {name} runs, nor any other"),
+            others => format!("no board {name} runs; these do: {}", others.join(", ")),
+        }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// It does not answer; what it refused is a [`Reply`].
+    pub fn ask(&mut self, question: &Question) -> Result<Reply, String> {
+        let say = |error: &dyn std::fmt::Display| format!("board {} does not answer: {error}", self.name);
+        let mut line = serde_json::to_string(question).map_err(|error| say(&error))?;
+        line.push('\n');
+        self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| say(&error))?;
+        let mut answer = String::new();
+        match self.stream.read_line(&mut answer) {
+            Ok(0) => Err(say(&"it has gone")),
+            Ok(_) => serde_json::from_str(&answer).map_err(|error| say(&error)),
+            Err(error) => Err(say(&error)),
+        }
+    }
+}

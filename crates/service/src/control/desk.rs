@@ -1,0 +1,229 @@
+//! The thread beside the board's: signals, the control socket, Prometheus, the service manager.
+//!
+//! Bound     eight callers at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), half a minute of silence; likewise for those who
+//!           want figures.
+//! Watchdog  the manager is told that the board works only when its own thread has answered.
+
+use super::{LINE_BYTES_MAX, Question, Reply, folders, scrape};
+use crate::notify;
+use crate::orders::{Answer, Order, Orders};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
+
+/// Callers at a time.
+const CALLERS_MAX: usize = 8;
+/// How long one may say nothing.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long the board may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long answers may take to leave when the board has stopped.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The desk; it goes with its socket.
+pub struct Desk {
+    path: PathBuf,
+    metrics: watch::Sender<Option<SocketAddr>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Desk {
+    /// Opens the desk of a board that is ready, and tells the service manager so.
+    ///
+    /// # Errors
+    /// Another board of that name runs; the socket cannot be made; nothing listens for figures.
+    pub fn open(name: &str, metrics: Option<SocketAddr>, orders: Arc<Orders>) -> Result<Desk, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("control cannot begin: {error}"))?;
+        let entered = runtime.enter();
+        let (listener, path) = listen(name)?;
+        // Whoever has the socket takes it away again, from here on.
+        let scraped = metrics.map(scrape::listen).transpose();
+        let signals = Signals::new();
+        let (scraped, signals) = match (scraped, signals) {
+            (Ok(scraped), Ok(signals)) => (scraped, signals),
+            (scraped, signals) => {
+                let _ = std::fs::remove_file(&path);
+                let why = scraped.err().or(signals.err().map(|error| error.to_string()));
+                return Err(why.unwrap_or_default());
+            }
+        };
+        drop(entered);
+        let (stop, stopped) = oneshot::channel();
+        let (sender, wanted) = watch::channel(metrics);
+        let busy = Arc::new(Semaphore::new(CALLERS_MAX));
+        let work = move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    // Said, or nobody is there to say it. Whoever asked still gets the answer.
+                    _ = stopped => {
+                        let _ = timeout(LAST_WORDS, busy.acquire_many(CALLERS_MAX as u32)).await;
+                    }
+                    () = callers(listener, orders.clone(), busy.clone()) => {}
+                    () = scrape::serve(scraped, wanted, orders.clone()) => {}
+                    () = signals.hear(orders.clone()) => {}
+                    () = watch_over(orders) => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("control".into()).spawn(work);
+        let thread = thread.map_err(|error| format!("control cannot begin: {error}"))?;
+        notify::tell("READY=1");
+        Ok(Desk { path, metrics: sender, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// A handle by which the place for figures is changed.
+    pub fn metrics(&self) -> watch::Sender<Option<SocketAddr>> {
+        self.metrics.clone()
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The control socket, in the first folder where it can be.
+fn listen(name: &str) -> Result<(UnixListener, PathBuf), String> {
+    let folder = folders().remove(0);
+    let say = |path: &std::path::Path, error: io::Error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; set XDG_RUNTIME_DIR to a directory of yours"
+            }
+            _ => "",
+        };
+        format!("the control socket {} cannot be made: {error}{remedy}", path.display())
+    };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(&folder).map_err(|error| say(&folder, error))?;
+    let path = folder.join(format!("{name}.sock"));
+    if path.exists() {
+        match std::os::unix::net::UnixStream::connect(&path) {
+            Ok(_) => return Err(format!("a board {name} runs already ({})", path.display())),
+            // One that was killed left it behind.
+            Err(_) => std::fs::remove_file(&path).map_err(|error| say(&path, error))?,
+        }
+    }
+    let listener = UnixListener::bind(&path).map_err(|error| say(&path, error))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+        .map_err(|error| say(&path, error))?;
+    Ok((listener, path))
+}
+
+async fn callers(listener: UnixListener, orders: Arc<Orders>, busy: Arc<Semaphore>) {
+    let places = Arc::new(Semaphore::new(CALLERS_MAX));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // No files are left: that passes.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0);
+        let place = places.clone().try_acquire_owned();
+        if let (true, Ok(place)) = (is_ours, place) {
+            let (orders, busy) = (orders.clone(), busy.clone());
+            tokio::spawn(async move {
+                // Who goes away is nobody's fault.
+                let _ = attend(stream, &orders, &busy).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn attend(stream: UnixStream, orders: &Orders, busy: &Semaphore) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        let mut bounded = (&mut stream).take(LINE_BYTES_MAX as u64);
+        if timeout(SILENCE, bounded.read_until(b'\n', &mut line)).await.map_err(io::Error::other)?? == 0 {
+            return Ok(());
+        }
+        let _busy = busy.acquire().await.map_err(io::Error::other)?;
+        let reply = match serde_json::from_slice::<Question>(&line) {
+            Ok(question) => Reply::from(ask(orders, question.into()).await),
+            Err(error) => Reply::Refused(format!("that is no question: {error}")),
+        };
+        let mut text = serde_json::to_string(&reply).map_err(io::Error::other)?;
+        text.push('\n');
+        timeout(SILENCE, stream.get_mut().write_all(text.as_bytes())).await.map_err(io::Error::other)??;
+        if !line.ends_with(b"\n") {
+            return Ok(());
+        }
+    }
+}
+
+/// Asks the board, which may be busy.
+pub(super) async fn ask(orders: &Orders, order: Order) -> Answer {
+    match timeout(ANSWER, orders.ask(order)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Answer::Refused("the board stops".into()),
+        Err(_) => Answer::Refused(format!("the board has not answered for {} s", ANSWER.as_secs())),
+    }
+}
+
+/// Signals that mean something.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn hear(mut self, orders: Arc<Orders>) {
+        loop {
+            let order = tokio::select! {
+                _ = self.interrupt.recv() => Order::Down,
+                _ = self.terminate.recv() => Order::Down,
+                _ = self.hangup.recv() => Order::Reload,
+            };
+            let reloads = order == Order::Reload;
+            notify::tell(if reloads { "RELOADING=1" } else { "STOPPING=1" });
+            // What comes of it stands in the log.
+            let _ = ask(&orders, order).await;
+            if reloads {
+                notify::tell("READY=1");
+            }
+        }
+    }
+}
+
+/// Tells the service manager that the board's thread answers.
+async fn watch_over(orders: Arc<Orders>) {
+    let Some(every) = notify::watchdog() else { return std::future::pending().await };
+    let mut beat = tokio::time::interval(every);
+    loop {
+        beat.tick().await;
+        if matches!(ask(&orders, Order::Status).await, Answer::Status(_)) {
+            notify::tell("WATCHDOG=1");
+        }
+    }
+}

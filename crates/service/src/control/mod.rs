@@ -1,0 +1,87 @@
+//! Control: a Unix socket on which a board is asked, one line of JSON each way.
+//!
+//! Where     `$XDG_RUNTIME_DIR/kiban/NAME.sock`, or `/run/kiban/NAME.sock` where that is not set.
+//! Who       the user who runs the board, and root: the socket's mode is 0600, and the system is asked who calls.
+//! Ask       `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file`, `seconds`.
+//! Answer    `{"status":{…}}`, `{"done":"…"}` or `{"refused":"…"}`.
+
+mod client;
+mod desk;
+mod scrape;
+
+pub use client::{Caller, boards};
+pub use desk::Desk;
+
+use crate::orders::{Answer, Order};
+use crate::status::Status;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest question.
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
+/// The longest recording that is asked for.
+const CAPTURE_SECONDS_MAX: u64 = 24 * 3600;
+
+/// A question.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Question {
+    /// How are you?
+    Status {},
+    /// Read the configuration again.
+    Reload {},
+    /// Stop.
+    Down {},
+    /// Record what passes at a port.
+    Capture {
+        /// Its name.
+        port: String,
+        /// Where to; the board's process writes it.
+        file: PathBuf,
+        /// For how long.
+        seconds: u64,
+    },
+}
+
+/// A reply.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// How it is.
+    Status(Box<Status>),
+    /// Done; what was done.
+    Done(String),
+    /// Not done; why.
+    Refused(String),
+}
+
+impl From<Question> for Order {
+    fn from(question: Question) -> Order {
+        match question {
+            Question::Status {} => Order::Status,
+            Question::Reload {} => Order::Reload,
+            Question::Down {} => Order::Down,
+            Question::Capture { port, file, seconds } => {
+                Order::Capture { port, file, time: Duration::from_secs(seconds.min(CAPTURE_SECONDS_MAX)) }
+            }
+        }
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Status(status) => Reply::Status(status),
+            Answer::Done(what) => Reply::Done(what),
+            Answer::Refused(why) => Reply::Refused(why),
+        }
+    }
+}
+
+/// Where sockets of this user's boards are: the place for new ones first.
+fn folders() -> Vec<PathBuf> {
+    let run = PathBuf::from("/run/kiban");
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("kiban"));
+    own.into_iter().chain([run]).collect()
+}

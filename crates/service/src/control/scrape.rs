@@ -1,0 +1,105 @@
+//! Figures over HTTP, for Prometheus: `GET /metrics`, and nothing else.
+
+use super::desk::ask;
+use crate::metrics;
+use crate::orders::{Answer, Order, Orders};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// Who may ask at a time, how long a request may be, and how long all of it may take.
+const CALLERS_MAX: usize = 8;
+const HEAD_BYTES_MAX: usize = 8 << 10;
+const TIME: Duration = Duration::from_secs(10);
+
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    let listener = std::net::TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    });
+    listener.map_err(|error| format!("metrics.listen: {address}: {error}"))
+}
+
+/// Serves, and moves when the place changes.
+pub(super) async fn serve(
+    mut listener: Option<TcpListener>,
+    mut wanted: watch::Receiver<Option<SocketAddr>>,
+    orders: Arc<Orders>,
+) {
+    let places = Arc::new(Semaphore::new(CALLERS_MAX));
+    loop {
+        tokio::select! {
+            stream = accept(listener.as_ref()) => {
+                let (Ok(stream), Ok(place)) = (stream, places.clone().try_acquire_owned()) else { continue };
+                let orders = orders.clone();
+                tokio::spawn(async move {
+                    // Who goes away is nobody's fault.
+                    let _ = timeout(TIME, attend(stream, &orders)).await;
+                    drop(place);
+                });
+            }
+            changed = wanted.changed() => {
+                if changed.is_err() {
+                    return std::future::pending().await;
+                }
+                let place = *wanted.borrow_and_update();
+                let now = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+                if place != now {
+                    listener = None;
+                    match place.map(listen).transpose() {
+                        Ok(new) => listener = new,
+                        Err(error) => tracing::error!("{error}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
+    match listener {
+        None => std::future::pending().await,
+        Some(listener) => match listener.accept().await {
+            Ok((stream, _)) => Ok(stream),
+            Err(error) => {
+                // No files are left: that passes.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Err(error)
+            }
+        },
+    }
+}
+
+async fn attend(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let (status, text) = match words[..] {
+        [b"GET" | b"HEAD", b"/metrics", _] => match ask(orders, Order::Status).await {
+            Answer::Status(status) => ("200 OK", metrics::text(&status)),
+            Answer::Done(why) | Answer::Refused(why) => ("503 Service Unavailable", why + "\n"),
+        },
+        [b"GET" | b"HEAD", _, _] => ("404 Not Found", "figures are at /metrics\n".into()),
+        _ => ("405 Method Not Allowed", "GET /metrics\n".into()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        metrics::CONTENT_TYPE,
+        text.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    if words.first() != Some(&&b"HEAD"[..]) {
+        stream.write_all(text.as_bytes()).await?;
+    }
+    stream.shutdown().await
+}

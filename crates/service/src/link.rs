@@ -1,0 +1,99 @@
+//! Links by their addresses, what of a device the board sets up itself, and the tape on which each may be recorded.
+//!
+//! Made      `tun:NAME` and `tap:NAME` are given the board's MTU and this host's own address, and brought up; one that was not there
+//!           before goes with the board.
+//! Host      where this host's kernel has a port's address, its packets pass through the board as they are: neither link takes
+//!           segments whole then.
+
+use crate::config::{Carries, PortPlan};
+use crate::tape::{Tape, Taped};
+use kiban_real::link::address::Carrier;
+use kiban_real::link::pcap::{Capture, Holds};
+use kiban_real::link::{Address, AnyLink, interface};
+use kiban_wire::ethernet::Mac;
+use std::io;
+use std::sync::Arc;
+
+/// What a link of this address carries.
+pub(crate) fn carries(address: &str) -> Result<Carries, String> {
+    let address: Address =
+        address.parse().map_err(|error: kiban_real::link::address::NotAnAddress| error.to_string())?;
+    let of = |holds: Holds| match holds {
+        Holds::Packets => Carries::Packets,
+        Holds::Frames => Carries::Frames,
+        Holds::Cells => Carries::Cells,
+    };
+    Ok(match &address.carrier {
+        Carrier::Tun(_) => Carries::Packets,
+        Carrier::Tap(_) | Carrier::Packet(_) => Carries::Frames,
+        Carrier::Udp(holds, _) | Carrier::Tcp(holds, ..) => of(*holds),
+        Carrier::AtmTcp(..) | Carrier::Pseudowire(_) => Carries::Cells,
+        Carrier::Pcap(file) => {
+            let capture = Capture::open(file).map_err(|error| error.to_string())?;
+            of(capture.holds().unwrap_or(Holds::Packets))
+        }
+    })
+}
+
+/// The device that the board makes and sets up at this address, if it is one.
+pub(crate) fn device(address: &str) -> Option<String> {
+    match address.parse::<Address>().ok()?.carrier {
+        Carrier::Tun(name) | Carrier::Tap(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// The MAC that a board at this link has to have, if it cannot choose.
+pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
+    address.parse::<Address>().map_err(io::Error::other)?.mac()
+}
+
+/// Opens the link of a port.
+pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
+    let mut address: Address = port.link.parse().map_err(io::Error::other)?;
+    if port.host.is_some() {
+        address.options.offload = Some(false);
+    }
+    // Links that have no device must be told.
+    address.options.mtu = address.options.mtu.or(match address.carrier {
+        Carrier::Udp(Holds::Packets | Holds::Frames, _) | Carrier::Tcp(..) | Carrier::Pcap(_) => {
+            Some(port.mtu_bytes)
+        }
+        _ => None,
+    });
+    // Frames for a MAC that is not the interface's own arrive only when all do.
+    if matches!(address.carrier, Carrier::Packet(_)) && address.mac()? != Some(port.mac) {
+        address.options.promiscuous = true;
+    }
+    let link = address.open()?;
+    if let Carrier::Tun(name) | Carrier::Tap(name) = &address.carrier {
+        interface::set_mtu(name, port.mtu_bytes)?;
+        if let Some((address, prefix)) = port.host_address {
+            interface::set_address(name, address, prefix)?;
+        }
+        interface::set_up(name)?;
+    }
+    Ok(taped(link, tape))
+}
+
+fn taped(link: AnyLink, tape: &Arc<Tape>) -> AnyLink {
+    match link {
+        AnyLink::Packets(link) => AnyLink::Packets(Box::new(Taped::new(link, false, true, tape.clone()))),
+        AnyLink::Frames(link) => AnyLink::Frames(Box::new(Taped::new(link, true, true, tape.clone()))),
+        AnyLink::Cells(link) => AnyLink::Cells(Box::new(Taped::new(link, false, false, tape.clone()))),
+    }
+}
+
+/// Opens the device by which this host's kernel has the addresses of a port.
+pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<Tape>) -> io::Result<AnyLink> {
+    let mut address: Address = device.parse().map_err(io::Error::other)?;
+    address.options.offload = Some(false);
+    let link = address.open()?;
+    if let Carrier::Tun(name) = &address.carrier {
+        interface::set_mtu(name, port.mtu_bytes)?;
+        let (address, prefix) = port.addresses[0];
+        interface::set_address(name, address, prefix)?;
+        interface::set_up(name)?;
+    }
+    Ok(taped(link, tape))
+}

@@ -1,0 +1,137 @@
+//! A board's figures in Prometheus' text format (version 0.0.4).
+//!
+//! Names     `kiban_FAMILY_NAME_total` for what is counted, `kiban_…` with a unit for what is now.
+//! Labels    `board`; `port`, `service`, `state`, `pool` where there are several.
+
+use crate::status::{Counters, Status, Use};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What an answer says of itself.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// One figure's name and its values by labels.
+struct Metric {
+    help: String,
+    kind: &'static str,
+    values: Vec<(String, f64)>,
+}
+
+/// All figures: those of a name stand together, as the format wants it.
+#[derive(Default)]
+struct Metrics(BTreeMap<String, Metric>);
+
+impl Metrics {
+    fn put(&mut self, kind: &'static str, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let metric = self.0.entry(name.to_owned()).or_insert_with(|| Metric {
+            help: help.to_owned(),
+            kind,
+            values: Vec::new(),
+        });
+        metric.values.push((labels.join(","), value));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+        self.put("gauge", name, help, labels, value);
+    }
+
+    fn counters(&mut self, family: &str, of: &str, labels: &[(&str, &str)], counters: &Counters) {
+        for (name, value) in counters {
+            let help = format!("{}: {}", of, name.replace('_', " "));
+            // Bytes are a unit, and stand last but one.
+            let name = match name.strip_prefix("bytes_") {
+                Some(way) => format!("{way}_bytes"),
+                None => name.clone(),
+            };
+            self.put("counter", &format!("kiban_{family}_{name}_total"), &help, labels, *value as f64);
+        }
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The figures of a board, as text.
+pub fn text(status: &Status) -> String {
+    let mut metrics = Metrics::default();
+    let board = ("board", status.name.as_str());
+    metrics.gauge("kiban_info", "the board and its version", &[board, ("version", &status.version)], 1.0);
+    metrics.gauge("kiban_uptime_seconds", "since the board began", &[board], status.uptime_seconds);
+    metrics.put(
+        "counter",
+        "kiban_reloads_total",
+        "configurations taken over",
+        &[board],
+        status.reloads as f64,
+    );
+    for (pool, Use { capacity, used }) in
+        [("transmit", status.memory.transmit_bytes), ("receive", status.memory.receive_bytes)]
+    {
+        let labels = [board, ("pool", pool)];
+        metrics.gauge("kiban_memory_capacity_bytes", "packet memory", &labels, capacity as f64);
+        metrics.gauge("kiban_memory_used_bytes", "packet memory in use", &labels, used as f64);
+    }
+    let pdus = status.memory.pdus;
+    metrics.gauge("kiban_memory_pdus_capacity", "PDUs that there are", &[board], pdus.capacity as f64);
+    metrics.gauge("kiban_memory_pdus_used", "PDUs under way", &[board], pdus.used as f64);
+    let all: u64 = status.sessions.values().sum();
+    metrics.gauge("kiban_tcp_sessions", "sessions of TCP, in any state", &[board], all as f64);
+    for (state, count) in &status.sessions {
+        let labels = [board, ("state", state.as_str())];
+        metrics.gauge("kiban_tcp_sessions_by_state", "sessions of TCP by state", &labels, *count as f64);
+    }
+    for (family, counters) in &status.counters {
+        metrics.counters(family, family, &[board], counters);
+    }
+    for port in &status.ports {
+        let labels = [board, ("port", port.name.as_str())];
+        let is_up = if port.state == "up" { 1.0 } else { 0.0 };
+        metrics.gauge("kiban_link_up", "whether the link is there", &labels, is_up);
+        metrics.gauge("kiban_port_queue_units", "packets or frames that wait", &labels, port.waiting as f64);
+        metrics.gauge("kiban_port_mtu_bytes", "the longest IP packet", &labels, port.mtu_bytes as f64);
+        metrics.put(
+            "counter",
+            "kiban_link_losses_total",
+            "times that the link was lost",
+            &labels,
+            port.losses as f64,
+        );
+        metrics.counters("link", "link", &labels, &port.link_counters);
+        for (family, counters) in &port.counters {
+            metrics.counters(family, family, &labels, counters);
+        }
+    }
+    for circuit in &status.circuits {
+        let labels = [board, ("port", circuit.port.as_str()), ("vc", circuit.vc.as_str())];
+        let is_known = if circuit.peer.is_some() { 1.0 } else { 0.0 };
+        metrics.gauge(
+            "kiban_circuit_peer_known",
+            "whether it is known who is at the other end",
+            &labels,
+            is_known,
+        );
+    }
+    for service in &status.services {
+        let labels = [board, ("service", service.name.as_str()), ("kind", service.kind.as_str())];
+        metrics.gauge("kiban_service_sessions", "sessions of the service", &labels, service.sessions as f64);
+        metrics.gauge(
+            "kiban_service_sessions_max",
+            "how many there may be",
+            &labels,
+            service.sessions_max as f64,
+        );
+        metrics.counters("service", "service", &labels, &service.counters);
+    }
+    let mut text = String::new();
+    for (name, Metric { help, kind, values }) in metrics.0 {
+        let _ = writeln!(text, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"));
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        }
+    }
+    text
+}

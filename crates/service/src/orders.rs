@@ -1,0 +1,82 @@
+//! What is asked of a board that runs, from other threads: a queue, a bell, and answers.
+
+use kiban_real::driver::Waker;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+use crate::status::Status;
+
+/// Orders that may wait.
+const ORDERS_MAX: usize = 64;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Order {
+    /// How are you?
+    Status,
+    /// Read the configuration again.
+    Reload,
+    /// Stop: sessions may end in their time; at once when it is asked a second time.
+    Down,
+    /// Record what passes at a port.
+    Capture {
+        /// Its name.
+        port: String,
+        /// Where to.
+        file: PathBuf,
+        /// For how long.
+        time: Duration,
+    },
+}
+
+/// What comes of it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// How it is.
+    Status(Box<Status>),
+    /// Done; what was done.
+    Done(String),
+    /// Not done; why.
+    Refused(String),
+}
+
+/// The queue.
+pub struct Orders {
+    queue: Mutex<VecDeque<(Order, oneshot::Sender<Answer>)>>,
+    waits: AtomicBool,
+    waker: Waker,
+}
+
+impl Orders {
+    pub(crate) fn new(waker: Waker) -> Orders {
+        Orders { queue: Mutex::default(), waits: AtomicBool::new(false), waker }
+    }
+
+    /// Asks; the answer comes when the board has looked.
+    pub fn ask(&self, order: Order) -> oneshot::Receiver<Answer> {
+        let (sender, receiver) = oneshot::channel();
+        let mut queue = self.queue.lock().expect("nobody panics with it");
+        if queue.len() < ORDERS_MAX {
+            queue.push_back((order, sender));
+            self.waits.store(true, Ordering::Release);
+        }
+        drop(queue);
+        self.waker.wake();
+        receiver
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn next(&self) -> Option<(Order, oneshot::Sender<Answer>)> {
+        let mut queue = self.queue.lock().expect("nobody panics with it");
+        let next = queue.pop_front();
+        self.waits.store(!queue.is_empty(), Ordering::Release);
+        next
+    }
+}

@@ -1,0 +1,664 @@
+//! A board that runs: its links, its services, what is asked of it, its end.
+//!
+//! Start     links are opened, then the board is built: what they are like decides how segments are handed down.
+//! Links     one that is lost is told and opened again, after 1 s at first, then with growing pauses up to 30 s; the board goes on.
+//! Reload    services, routes and links that changed are changed; the others notice nothing. What needs another board is refused,
+//!           with the key.
+//! Stop      services listen no more; sessions have a bounded time to end; then they are cut.
+
+use crate::config::{Carries, Plan, PortPlan, RoutePlan};
+use crate::link;
+use crate::orders::{Answer, Order, Orders};
+use crate::services::{self, Services};
+use crate::status::{self, Counters, Rates, Status};
+use crate::tape::Tape;
+use kiban_board::{
+    AtmPortConfig, Board, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress, PortConfig,
+};
+use kiban_ground::{Instant, Wait};
+use kiban_real::driver::Waker;
+use kiban_real::link::{AnyLink, LinkCounters};
+use kiban_real::measure::pause::secret;
+use kiban_real::{Clock, Driver, Waiting};
+use kiban_stack::ethernet::LinkConfig;
+use kiban_stack::ip::Route;
+use kiban_stack::tcp::State;
+use kiban_wire::atm::Interface;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Before a lost link is opened again: at first, and at most.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_MOST: Duration = Duration::from_secs(30);
+/// Between two looks at what links have counted.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// The largest segment that links take whole.
+const SEGMENT_BYTES: u32 = 65_000;
+
+/// A port's link, or the device on its host's side.
+struct Place {
+    plan: PortPlan,
+    /// The device, if it is the host's side.
+    device: Option<String>,
+    tape: Arc<Tape>,
+    error: Option<String>,
+    is_up: bool,
+    up_at: Instant,
+    /// When it is opened again.
+    retry_at: Instant,
+    pause: Duration,
+    losses: u64,
+    sampled: LinkCounters,
+    rates: Rates,
+}
+
+/// A board that runs.
+pub struct Running {
+    plan: Plan,
+    file: PathBuf,
+    driver: Driver,
+    waiting: Waiting,
+    clock: Clock,
+    began: Instant,
+    services: usize,
+    places: Vec<Place>,
+    orders: Arc<Orders>,
+    sampled_at: Instant,
+    /// When it stops whatever is still there; none: it runs.
+    stops_at: Option<Instant>,
+    reloads: u64,
+    told: Box<dyn FnMut(&Plan)>,
+}
+
+impl Running {
+    /// Opens the links of a plan, and builds its board. The plan was read from `file`, which is read again when that is asked for.
+    ///
+    /// # Errors
+    /// A link that is not there and need be, with what to do; a service that cannot listen.
+    pub fn start(plan: Plan, file: &Path) -> Result<Running, String> {
+        let clock = Clock::new();
+        // Ports first, then the sides of the host: the board numbers them so.
+        let mut places: Vec<Place> = plan.ports.iter().map(|port| Place::new(port.clone(), None)).collect();
+        let sides = plan.ports.iter().filter(|port| port.host.is_some());
+        places.extend(sides.map(|port| Place::new(port.clone(), port.host.clone())));
+        let mut opened = Vec::new();
+        for place in &places {
+            opened.push(match place.open() {
+                Err(error) if !place.plan.retry => return Err(format!("port {}: {error}", place.plan.name)),
+                result => result,
+            });
+        }
+        let mut board = Board::new(&plan_board(&plan, &opened)?);
+        plan.routes.iter().for_each(|route| board.add_route(way(&plan, route)));
+        let say = |error: io::Error| format!("the board cannot be driven: {error}");
+        let mut driver = Driver::new(board, clock).map_err(say)?;
+        let now = clock.now();
+        for (number, (place, opened)) in places.iter_mut().zip(opened).enumerate() {
+            match opened {
+                Ok(opened) => {
+                    let say = |error| format!("port {}: {error}", place.plan.name);
+                    driver.join(number, opened).map_err(say)?;
+                    place.rise(now);
+                }
+                Err(error) => place.lose(&error, now),
+            }
+        }
+        let mut services = Services::new().map_err(say)?;
+        for plan in &plan.services {
+            services.put(plan.clone(), services::make(plan)?);
+        }
+        let services = driver.add_outward(Box::new(services)).map_err(say)?;
+        let orders = Arc::new(Orders::new(driver.waker()));
+        let mut running = Running {
+            plan,
+            file: file.to_owned(),
+            waiting: driver.waiting(Wait::Interrupt),
+            driver,
+            clock,
+            began: now,
+            services,
+            places,
+            orders,
+            sampled_at: now,
+            stops_at: None,
+            reloads: 0,
+            told: Box::new(|_| {}),
+        };
+        running.begin()?;
+        Ok(running)
+    }
+
+    /// Services begin, and all of them have to.
+    fn begin(&mut self) -> Result<(), String> {
+        match self.with_services(|services, _, _| services.failures().first().cloned()) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    fn with_services<T>(
+        &mut self,
+        work: impl FnOnce(&mut Services, &mut kiban_board::Host<'_>, Instant) -> T,
+    ) -> T {
+        self.driver.with_program(self.services, work).expect("the services are the driver's program")
+    }
+
+    /// What it does.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Where others ask.
+    pub fn orders(&self) -> Arc<Orders> {
+        self.orders.clone()
+    }
+
+    /// Wakes it.
+    pub fn waker(&self) -> Waker {
+        self.driver.waker()
+    }
+
+    /// Has somebody hear of every configuration that is taken over.
+    pub fn tell(&mut self, told: impl FnMut(&Plan) + 'static) {
+        self.told = Box::new(told);
+    }
+
+    /// Runs until it is stopped.
+    pub fn run(&mut self) {
+        loop {
+            let until = self.next_look();
+            let Running { driver, waiting, orders, services, stops_at, .. } = self;
+            driver.run(waiting, until, |driver| {
+                orders.waits() || driver.has_lost() || stops_at.is_some() && is_quiet(driver, *services)
+            });
+            let now = self.clock.now();
+            for (port, error) in self.driver.gone() {
+                if let Some(place) = self.places.get_mut(port) {
+                    place.lose(&error, now);
+                }
+            }
+            self.reopen(now);
+            if now >= self.sampled_at + SAMPLE {
+                self.sample(now);
+            }
+            self.end_tapes(now);
+            while let Some((order, sender)) = self.orders.next() {
+                // Who asked may have gone.
+                let _ = sender.send(self.answer(order, now));
+            }
+            if let Some(stops_at) = self.stops_at
+                && (now >= stops_at || is_quiet(&self.driver, self.services))
+            {
+                let left = self.with_services(|services, host, _| {
+                    let left = services.sessions();
+                    services.cut(host);
+                    left
+                });
+                self.driver.turn();
+                tracing::info!(cut = left, "stopped");
+                return;
+            }
+        }
+    }
+
+    fn next_look(&self) -> Instant {
+        let links = self.places.iter().map(|place| place.retry_at).min().unwrap_or(Instant::NEVER);
+        let look = if self.stops_at.is_some() { QUIET_LOOK } else { SAMPLE };
+        let tapes = self.places.iter().map(|place| place.tape.ends()).min().unwrap_or(Instant::NEVER);
+        links
+            .min(tapes)
+            .min(self.sampled_at + SAMPLE)
+            .min(self.clock.now() + look)
+            .min(self.stops_at.unwrap_or(Instant::NEVER))
+    }
+
+    // ---- Links ------------------------------------------------------------------------------------------------
+
+    /// Opens lost links whose time has come.
+    fn reopen(&mut self, now: Instant) {
+        for (number, place) in self.places.iter_mut().enumerate() {
+            if place.is_up || place.retry_at > now {
+                continue;
+            }
+            match place.open().and_then(|opened| self.driver.join(number, opened)) {
+                Ok(()) => place.rise(now),
+                Err(error) => place.fail(&error, now),
+            }
+        }
+    }
+
+    fn end_tapes(&mut self, now: Instant) {
+        for place in &self.places {
+            match place.tape.end(now) {
+                Some((file, Ok(units))) => {
+                    tracing::info!(port = place.plan.name, file = %file.display(), units, "recorded");
+                }
+                Some((file, Err(error))) => {
+                    tracing::error!(port = place.plan.name, file = %file.display(), error, "the record is not whole");
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn sample(&mut self, now: Instant) {
+        let seconds = now.since(self.sampled_at).as_secs_f64();
+        self.sampled_at = now;
+        for (number, place) in self.places.iter_mut().enumerate() {
+            let counters = self.driver.link_counters(number).unwrap_or_default();
+            // A link that was opened anew begins at nothing.
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            place.rates = Rates {
+                units_in: rate(counters.units_in, place.sampled.units_in),
+                units_out: rate(counters.units_out, place.sampled.units_out),
+                bits_in: 8.0 * rate(counters.bytes_in, place.sampled.bytes_in),
+                bits_out: 8.0 * rate(counters.bytes_out, place.sampled.bytes_out),
+            };
+            place.sampled = counters;
+        }
+    }
+
+    // ---- Orders -----------------------------------------------------------------------------------------------
+
+    fn answer(&mut self, order: Order, now: Instant) -> Answer {
+        match order {
+            Order::Status => Answer::Status(Box::new(self.status(now))),
+            Order::Down => {
+                self.stop(now);
+                Answer::Done(format!("board {} stops", self.plan.name))
+            }
+            Order::Reload => match self.reload(now) {
+                Ok(what) => {
+                    tracing::info!("configuration read again: {what}");
+                    Answer::Done(what)
+                }
+                Err(why) => {
+                    tracing::error!("the configuration stays as it was: {why}");
+                    Answer::Refused(why)
+                }
+            },
+            Order::Capture { port, file, time } => match self.capture(&port, &file, time, now) {
+                Ok(()) => Answer::Done(format!(
+                    "recording port {port} for {} s into {}",
+                    time.as_secs(),
+                    file.display()
+                )),
+                Err(why) => Answer::Refused(why),
+            },
+        }
+    }
+
+    fn capture(&self, port: &str, file: &Path, time: Duration, now: Instant) -> Result<(), String> {
+        let Some(place) = self.places.iter().find(|place| place.name() == port) else {
+            let names: Vec<String> = self.places.iter().map(Place::name).collect();
+            return Err(format!("there is no port {port}; there are {}", names.join(", ")));
+        };
+        place.tape.begin(file, now, time)
+    }
+
+    fn stop(&mut self, now: Instant) {
+        let drain = self.plan.drain;
+        let sessions = self.with_services(|services, host, _| {
+            services.close(host, |_| true);
+            services.sessions()
+        });
+        self.stops_at = match self.stops_at {
+            Some(_) => Some(now),
+            None => Some(now + drain),
+        };
+        tracing::info!(sessions, "stopping");
+    }
+
+    fn reload(&mut self, now: Instant) -> Result<String, String> {
+        if self.stops_at.is_some() {
+            return Err("the board stops".into());
+        }
+        let plan = read(&self.file)?;
+        if let Some(key) = self.plan.needs_new_board(&plan) {
+            return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
+        }
+        // What cannot be made is found out before anything has changed.
+        let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
+        let made: Vec<_> = plan
+            .services
+            .iter()
+            .filter(is_new)
+            .map(|service| Ok((service.clone(), services::make(service)?)))
+            .collect::<Result<_, String>>()?;
+        let (added, kept) = (made.len(), plan.services.len() - made.len());
+        let closed = self.plan.services.len() - kept;
+        let failed = self.with_services(|services, host, now| {
+            services.close(host, |old| !plan.services.contains(old));
+            let mut failed = Vec::new();
+            for (plan, service) in made {
+                let name = plan.name.clone();
+                if let Err(error) = services.add(plan, service, host, now) {
+                    failed.push((name, error));
+                }
+            }
+            failed
+        });
+        let board = self.driver.board();
+        for route in self.plan.routes.iter().filter(|route| !plan.routes.contains(route)) {
+            board.remove_route(route.port, route.prefix, Some(route.gateway));
+        }
+        for route in plan.routes.iter().filter(|route| !self.plan.routes.contains(route)) {
+            board.add_route(way(&plan, route));
+        }
+        for (number, place) in self.places.iter_mut().enumerate() {
+            let Some(port) = plan.ports.iter().find(|port| port.name == place.plan.name) else { continue };
+            let is_other = place.device.is_none()
+                && (place.plan.link != port.link || place.plan.host_address != port.host_address);
+            place.plan = port.clone();
+            if is_other {
+                self.driver.part(number);
+                place.is_up = false;
+                place.retry_at = now;
+            }
+        }
+        self.plan = plan;
+        // What could not begin is tried again the next time.
+        self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
+        self.reloads += 1;
+        self.reopen(now);
+        (self.told)(&self.plan);
+        if failed.is_empty() {
+            Ok(format!("services: {kept} kept, {added} new, {closed} closed"))
+        } else {
+            let why: Vec<String> = failed.into_iter().map(|(_, error)| error).collect();
+            Err(format!("all is taken over but this: {}", why.join("; ")))
+        }
+    }
+
+    fn status(&mut self, now: Instant) -> Status {
+        let views = self.with_services(|services, _, _| services.views().collect::<Vec<_>>());
+        let services = views.into_iter().map(|view| status::Service {
+            name: view.plan.name.clone(),
+            kind: view.plan.kind.word().into(),
+            listen: view.plan.listen.to_string(),
+            state: if view.closed { "ending" } else { "listening" }.into(),
+            sessions: view.sessions as u64,
+            sessions_max: view.plan.sessions_max as u64,
+            counters: named(|see| view.counters.each(see)),
+        });
+        let services = services.collect();
+        let ports = (0..self.places.len()).map(|number| self.port_status(number)).collect();
+        let circuits = (0..self.plan.ports.len()).flat_map(|number| self.circuits(number)).collect();
+        let at_ports: Vec<BTreeMap<String, Counters>> =
+            (0..self.places.len()).map(|number| self.port_counters(number)).collect();
+        let board = self.driver.board();
+        let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
+        board.counters(&mut |family, name, value| {
+            // What ports count is told with them.
+            if !at_ports.iter().any(|port| port.contains_key(family)) {
+                *counters.entry(family.into()).or_default().entry(name.into()).or_default() += value;
+            }
+        });
+        let mut sessions = Counters::new();
+        for info in board.infos() {
+            *sessions.entry(state_word(info.state)).or_default() += 1;
+        }
+        let page_bytes = self.plan.board.memory.page_bytes as u64;
+        let memory = board.memory_mut();
+        let of = |capacity: usize, at_home: usize, unit: u64| status::Use {
+            capacity: capacity as u64 * unit,
+            used: capacity.saturating_sub(at_home) as u64 * unit,
+        };
+        let memory = status::Memory {
+            transmit_bytes: of(memory.transmit.capacity(), memory.transmit.at_home(), page_bytes),
+            receive_bytes: of(memory.receive.capacity(), memory.receive.at_home(), page_bytes),
+            pdus: of(memory.blocks.capacity(), memory.blocks.at_home(), 1),
+        };
+        Status {
+            name: self.plan.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            state: if self.stops_at.is_some() { "stopping" } else { "running" }.into(),
+            config: self.file.display().to_string(),
+            uptime_seconds: now.since(self.began).as_secs_f64(),
+            reloads: self.reloads,
+            memory,
+            sessions,
+            ports,
+            circuits,
+            services,
+            counters,
+        }
+    }
+
+    fn port_counters(&mut self, number: usize) -> BTreeMap<String, Counters> {
+        let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
+        self.driver.board().port_counters(number, &mut |family, name, value| {
+            counters.entry(family.into()).or_default().insert(name.into(), value);
+        });
+        counters
+    }
+
+    fn port_status(&mut self, number: usize) -> status::Port {
+        let link_counters = self.driver.link_counters(number).unwrap_or_default();
+        let counters = self.port_counters(number);
+        let waiting = self.driver.board().waiting(number) as u64;
+        let place = &self.places[number];
+        status::Port {
+            name: place.name(),
+            link: place.address().to_owned(),
+            carries: if place.device.is_none() { place.plan.carries } else { Carries::Packets }.to_string(),
+            state: if place.is_up { "up" } else { "down" }.into(),
+            error: place.error.clone(),
+            addresses: place
+                .plan
+                .addresses
+                .iter()
+                .map(|(address, net)| format!("{address}/{}", net.bits()))
+                .collect(),
+            host: if place.device.is_none() { place.plan.host.clone() } else { None },
+            mtu_bytes: place.plan.mtu_bytes as u64,
+            waiting,
+            losses: place.losses,
+            rates: place.rates,
+            link_counters: named(|see| link_counters.each(see)),
+            counters,
+        }
+    }
+
+    fn circuits(&mut self, number: usize) -> Vec<status::Circuit> {
+        let peers: Vec<_> = self.driver.board().circuit_peers(number).collect();
+        let plan = &self.places[number].plan;
+        let circuits = plan.circuits.iter().zip(peers).map(|(circuit, peer)| status::Circuit {
+            port: plan.name.clone(),
+            vc: circuit.vc.to_string(),
+            peer: peer.map(|peer| peer.to_string()),
+            state: match (circuit.peer, peer) {
+                (Some(_), _) => "fixed",
+                (None, Some(_)) => "known",
+                (None, None) => "asking",
+            }
+            .into(),
+        });
+        circuits.collect()
+    }
+}
+
+/// While the board stops, how often it is looked whether all is quiet.
+const QUIET_LOOK: Duration = Duration::from_millis(100);
+
+/// Reads a plan from a file.
+///
+/// # Errors
+/// The file cannot be read, or a mistake in it, with its line.
+pub fn read(file: &Path) -> Result<Plan, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))
+}
+
+/// Whether nothing is left that has to end.
+fn is_quiet(driver: &Driver, services: usize) -> bool {
+    let sessions = driver.program::<Services>(services).map_or(0, Services::sessions);
+    sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
+}
+
+fn named(each: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Counters {
+    let mut counters = Counters::new();
+    each(&mut |name, value| {
+        counters.insert(name.into(), value);
+    });
+    counters
+}
+
+/// `Established` is `established`, `FinWait1` is `fin_wait1`.
+fn state_word(state: State) -> String {
+    let mut word = String::new();
+    for character in format!("{state:?}").chars() {
+        if character.is_ascii_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.push(character.to_ascii_lowercase());
+    }
+    word
+}
+
+impl Place {
+    fn new(plan: PortPlan, device: Option<String>) -> Place {
+        Place {
+            plan,
+            device,
+            tape: Arc::default(),
+            error: None,
+            is_up: false,
+            up_at: Instant::ZERO,
+            retry_at: Instant::NEVER,
+            pause: PAUSE_FIRST,
+            losses: 0,
+            sampled: LinkCounters::default(),
+            rates: Rates::default(),
+        }
+    }
+
+    fn open(&self) -> io::Result<AnyLink> {
+        match &self.device {
+            None => link::open(&self.plan, &self.tape),
+            Some(device) => link::open_host(&self.plan, device, &self.tape),
+        }
+    }
+
+    /// Its name: the host's side of a port is one, too.
+    fn name(&self) -> String {
+        match self.device {
+            None => self.plan.name.clone(),
+            Some(_) => format!("{}.host", self.plan.name),
+        }
+    }
+
+    /// The address of its link.
+    fn address(&self) -> &str {
+        self.device.as_deref().unwrap_or(&self.plan.link)
+    }
+
+    fn lose(&mut self, error: &io::Error, now: Instant) {
+        tracing::warn!(port = self.plan.name, link = self.address(), %error, "link lost");
+        // One that holds for a while has earned a quick try.
+        if now.since(self.up_at) > PAUSE_MOST {
+            self.pause = PAUSE_FIRST;
+        }
+        self.losses += 1;
+        self.is_up = false;
+        self.error = Some(error.to_string());
+        self.retry_at = now + self.pause;
+    }
+
+    fn fail(&mut self, error: &io::Error, now: Instant) {
+        self.pause = (self.pause * 2).min(PAUSE_MOST);
+        self.error = Some(error.to_string());
+        self.retry_at = now + self.pause;
+        tracing::debug!(port = self.plan.name, %error, "link still lost");
+    }
+
+    fn rise(&mut self, now: Instant) {
+        tracing::info!(port = self.plan.name, link = self.address(), "link up");
+        self.is_up = true;
+        self.up_at = now;
+        self.error = None;
+        self.retry_at = Instant::NEVER;
+    }
+}
+
+fn way(plan: &Plan, route: &RoutePlan) -> Route {
+    Route {
+        prefix: route.prefix,
+        port: route.port,
+        gateway: Some(route.gateway),
+        source: route.source,
+        mtu_bytes: plan.ports[route.port].mtu_bytes,
+    }
+}
+
+/// The board of a plan, with links as they are.
+fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> Result<kiban_board::BoardConfig, String> {
+    let mut board = plan.board.clone();
+    let seed = secret::<8>().map_err(|error| format!("the system has no chance to lend: {error}"))?;
+    board.seed = u64::from_ne_bytes(seed);
+    let mtu = plan.ports.iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
+    if !plan.mss_is_said {
+        board.tcp.mss = mtu.saturating_sub(40) as u16;
+    }
+    // Cells and packets of other sizes are made below TCP only where a port can cut.
+    let may_be_whole = plan.ports.iter().all(|port| port.carries != Carries::Cells);
+    let is_whole =
+        |opened: &io::Result<AnyLink>| opened.as_ref().is_ok_and(|link| link.traits().whole_segments);
+    let opened = &opened[..plan.ports.len()];
+    let any_whole = may_be_whole && opened.iter().any(is_whole);
+    board.tcp.segment_bytes_max = if any_whole { SEGMENT_BYTES } else { board.tcp.mss.into() };
+    board.tcp.cut_below = any_whole && !opened.iter().all(is_whole);
+    for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
+        let whole = is_whole(opened);
+        // What passes to the host passes as it is.
+        let (cuts, merges) = (!whole, !whole && port.host.is_none());
+        let PortPlan { mtu_bytes, packets_max, .. } = *port;
+        board.ports.push(match port.carries {
+            Carries::Packets => {
+                let (address, prefix) = port.addresses[0];
+                for (address, prefix) in &port.addresses[1..] {
+                    board.addresses.push(PortAddress { port: number, address: *address, prefix: *prefix });
+                }
+                let believe_sums = true;
+                PortConfig::Ip(IpPortConfig {
+                    address,
+                    prefix,
+                    mtu_bytes,
+                    packets_max,
+                    cuts,
+                    merges,
+                    believe_sums,
+                })
+            }
+            Carries::Frames => {
+                let link =
+                    LinkConfig { addresses: port.addresses.clone(), mtu_bytes, ..LinkConfig::new(port.mac) };
+                let believe_sums = true;
+                PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
+            }
+            Carries::Cells => {
+                let (address, prefix) = port.addresses[0];
+                for (address, prefix) in &port.addresses[1..] {
+                    board.addresses.push(PortAddress { port: number, address: *address, prefix: *prefix });
+                }
+                PortConfig::Atm(AtmPortConfig {
+                    line_bits_per_second: port.bits_per_second,
+                    interface: Interface::Uni,
+                    address,
+                    prefix,
+                    mtu_bytes,
+                    circuits: port.circuits.clone(),
+                })
+            }
+        });
+    }
+    for (of, port) in plan.ports.iter().enumerate().filter(|(_, port)| port.host.is_some()) {
+        board.ports.push(PortConfig::Host(HostPortConfig { of, packets_max: port.packets_max }));
+    }
+    Ok(board)
+}

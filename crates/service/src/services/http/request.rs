@@ -1,0 +1,281 @@
+//! Requests of HTTP/1.1 (RFC 9112), as far as a server of files reads them.
+//!
+//! Bound     the head's bytes are bounded by whoever collects it ([`HEAD_BYTES_MAX`]).
+//! Ways      percent-encoding is undone once; a way that would lead above the root, or has an empty or hidden part (a name that
+//!           begins with a dot), is none.
+//! Ranges    one range of bytes (RFC 9110 §14.1.2); several are answered with the whole, which §14.2 allows.
+//! Left out  bodies of requests, transfer codings, conditions: who sends a body is answered and then closed upon.
+
+/// The longest head.
+pub(crate) const HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// What somebody asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Request {
+    pub(super) is_head: bool,
+    /// Parts of the way from the root.
+    pub(super) parts: Vec<String>,
+    /// Whether it ends with a slash.
+    pub(super) is_folder: bool,
+    pub(super) range: Option<Range>,
+    /// Whether the connection stays.
+    pub(super) stays: bool,
+}
+
+/// A range of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Range {
+    /// From one to another, both included.
+    Within(u64, u64),
+    /// From one to the end.
+    From(u64),
+    /// The last so many.
+    Last(u64),
+}
+
+impl Range {
+    /// The first byte and the one behind the last, of so many; none: it cannot be satisfied (RFC 9110 §15.5.17).
+    pub(super) fn of(self, length: u64) -> Option<(u64, u64)> {
+        match self {
+            Range::Within(first, last) if first <= last && first < length => {
+                Some((first, last.saturating_add(1).min(length)))
+            }
+            Range::From(first) if first < length => Some((first, length)),
+            Range::Last(count) if count > 0 && length > 0 => Some((length.saturating_sub(count), length)),
+            _ => None,
+        }
+    }
+}
+
+/// Why a request is not answered as asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bad {
+    /// 400: it breaks a rule of the protocol.
+    Malformed,
+    /// 404: no such way is ever there.
+    NoWay,
+    /// 405: neither GET nor HEAD.
+    Method,
+    /// 413: it brings a body.
+    Body,
+    /// 505: neither HTTP/1.0 nor 1.1.
+    Version,
+}
+
+/// Where the head ends, if it is whole: the bytes up to and with the empty line.
+pub(super) fn head_end(bytes: &[u8]) -> Option<usize> {
+    // RFC 9112 §2.2: a single LF may be taken for the end of a line.
+    let mut line = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte == b'\n' {
+            let text = &bytes[line..at];
+            // RFC 9112 §2.2: empty lines in front of a request are ignored.
+            let is_empty = matches!(text, b"" | b"\r");
+            if is_empty && bytes[..line].iter().any(|byte| !matches!(byte, b'\r' | b'\n')) {
+                return Some(at + 1);
+            }
+            line = at + 1;
+        }
+    }
+    None
+}
+
+/// Reads a whole head.
+pub(super) fn read(head: &[u8]) -> Result<Request, Bad> {
+    let text = std::str::from_utf8(head).map_err(|_| Bad::Malformed)?;
+    let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let first = lines.by_ref().find(|line| !line.is_empty()).ok_or(Bad::Malformed)?;
+    let words: Vec<&str> = first.split(' ').collect();
+    let [method, target, version] = words[..] else { return Err(Bad::Malformed) };
+    let is_1_1 = match version {
+        "HTTP/1.1" => true,
+        "HTTP/1.0" => false,
+        other if other.starts_with("HTTP/") => return Err(Bad::Version),
+        _ => return Err(Bad::Malformed),
+    };
+    let (mut stays, mut hosts, mut range, mut has_body) = (is_1_1, 0, None, false);
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(':').ok_or(Bad::Malformed)?;
+        // RFC 9112 §5.1: no space before the colon; §5.2: no folded lines.
+        if name.is_empty() || name.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(Bad::Malformed);
+        }
+        let value = value.trim_matches([' ', '\t']);
+        match name.to_ascii_lowercase().as_str() {
+            "host" => hosts += 1,
+            "connection" => {
+                for word in value.split(',').map(str::trim) {
+                    if word.eq_ignore_ascii_case("close") {
+                        stays = false;
+                    } else if word.eq_ignore_ascii_case("keep-alive") && !is_1_1 {
+                        stays = true;
+                    }
+                }
+            }
+            "range" => range = read_range(value),
+            "content-length" => has_body |= value.parse::<u64>().map_err(|_| Bad::Malformed)? > 0,
+            "transfer-encoding" => has_body = true,
+            _ => {}
+        }
+    }
+    // RFC 9112 §3.2: exactly one in HTTP/1.1.
+    if is_1_1 && hosts != 1 {
+        return Err(Bad::Malformed);
+    }
+    if has_body {
+        return Err(Bad::Body);
+    }
+    let is_head = match method {
+        "GET" => false,
+        "HEAD" => true,
+        _ => return Err(Bad::Method),
+    };
+    let (parts, is_folder) = way(target)?;
+    Ok(Request { is_head, parts, is_folder, range: range.filter(|_| !is_head), stays })
+}
+
+fn read_range(value: &str) -> Option<Range> {
+    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    match (first.trim(), last.trim()) {
+        ("", last) => Some(Range::Last(last.parse().ok()?)),
+        (first, "") => Some(Range::From(first.parse().ok()?)),
+        (first, last) => Some(Range::Within(first.parse().ok()?, last.parse().ok()?)),
+    }
+}
+
+/// The parts of a way, and whether it names a folder.
+fn way(target: &str) -> Result<(Vec<String>, bool), Bad> {
+    // RFC 9112 §3.2.2: the absolute form is taken, too.
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+        None => target,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = path.strip_prefix('/').ok_or(Bad::Malformed)?;
+    let (path, is_folder) = match path.strip_suffix('/') {
+        Some(path) => (path, true),
+        None => (path, path.is_empty()),
+    };
+    let mut parts = Vec::new();
+    for part in path.split('/').filter(|_| !path.is_empty()) {
+        let part = decoded(part)?;
+        if part.is_empty() || part.starts_with('.') || part.contains(['/', '\0']) {
+            return Err(Bad::NoWay);
+        }
+        parts.push(part);
+    }
+    Ok((parts, is_folder))
+}
+
+fn decoded(part: &str) -> Result<String, Bad> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || rest.next().and_then(|digit| (digit as char).to_digit(16));
+                let (high, low) = (digit().ok_or(Bad::Malformed)?, digit().ok_or(Bad::Malformed)?);
+                (high * 16 + low) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| Bad::NoWay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(target: &str) -> Result<Request, Bad> {
+        read(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn no_way_leads_out() {
+        for (target, parts, is_folder) in [
+            ("/", &[][..], true),
+            ("/a", &["a"], false),
+            ("/a/b/", &["a", "b"], true),
+            ("/a%20b?x=/../y", &["a b"], false),
+            ("http://host/a", &["a"], false),
+            ("http://host", &[], true),
+        ] {
+            let request = get(target).expect(target);
+            assert_eq!(
+                (&request.parts[..], request.is_folder),
+                (&parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>()[..], is_folder),
+                "{target}"
+            );
+        }
+        for (target, bad) in [
+            ("/..", Bad::NoWay),
+            ("/../etc/passwd", Bad::NoWay),
+            ("/a/../../etc/passwd", Bad::NoWay),
+            ("/%2e%2e/etc/passwd", Bad::NoWay),
+            ("/..%2fetc", Bad::NoWay),
+            ("/a%2f..%2f..", Bad::NoWay),
+            ("/a//b", Bad::NoWay),
+            ("//etc/passwd", Bad::NoWay),
+            ("/.git/config", Bad::NoWay),
+            ("/a%00b", Bad::NoWay),
+            ("/%ff", Bad::NoWay),
+            ("/%2", Bad::Malformed),
+            ("/%zz", Bad::Malformed),
+            ("etc", Bad::Malformed),
+            ("*", Bad::Malformed),
+        ] {
+            assert_eq!(get(target), Err(bad), "{target}");
+        }
+    }
+
+    #[test]
+    fn heads_keep_the_rules_or_are_refused() {
+        for (head, expected) in [
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", Ok(true)),
+            ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Ok(true)),
+            ("GET / HTTP/1.1\nHost: a\n\n", Ok(true)),
+            ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", Ok(false)),
+            ("GET / HTTP/1.0\r\n\r\n", Ok(false)),
+            ("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Ok(true)),
+            ("GET / HTTP/1.1\r\n\r\n", Err(Bad::Malformed)),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Err(Bad::Malformed)),
+            ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", Err(Bad::Malformed)),
+            ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", Err(Bad::Malformed)),
+            ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Err(Bad::Version)),
+            ("PUT / HTTP/1.1\r\nHost: a\r\n\r\n", Err(Bad::Method)),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", Err(Bad::Body)),
+            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", Err(Bad::Malformed)),
+            ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", Err(Bad::Body)),
+            ("nonsense\r\n\r\n", Err(Bad::Malformed)),
+        ] {
+            assert_eq!(head_end(head.as_bytes()), Some(head.len()), "{head}");
+            assert_eq!(head_end(&head.as_bytes()[..head.len() - 1]), None, "{head}");
+            assert_eq!(read(head.as_bytes()).map(|request| request.stays), expected, "{head}");
+        }
+        assert_eq!(read(b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Bad::Malformed));
+    }
+
+    #[test]
+    fn ranges_lie_within() {
+        for (value, length, expected) in [
+            ("bytes=0-0", 10, Some((0, 1))),
+            ("bytes=2-5", 10, Some((2, 6))),
+            ("bytes=2-99", 10, Some((2, 10))),
+            ("bytes=9-", 10, Some((9, 10))),
+            ("bytes=10-", 10, None),
+            ("bytes=5-2", 10, None),
+            ("bytes=-3", 10, Some((7, 10))),
+            ("bytes=-99", 10, Some((0, 10))),
+            ("bytes=-0", 10, None),
+            ("bytes=-1", 0, None),
+            ("bytes=0-18446744073709551615", 10, Some((0, 10))),
+        ] {
+            let range = read_range(value).expect(value);
+            assert_eq!(range.of(length), expected, "{value}");
+        }
+        for value in ["bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=-", "bytes"] {
+            assert_eq!(read_range(value), None, "{value}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Echo (RFC 862), discard (RFC 863), and a source of characters (after RFC 864).
+//!
+//! Echo      what comes is sent back as it lies in the board's pages; one slice waits at most, then the window closes.
+//! Source    the 95 printing characters in lines of 72, each begun one later, as RFC 864 shows them; what comes is thrown away.
+
+use super::{Bounds, PIECE_BYTES, Service, ServiceCounters};
+use kiban_board::{Completion, Host, Reason, StreamId};
+use kiban_ground::{Instant, Slice};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// What to do with a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Send back what comes.
+    Echo,
+    /// Take what comes.
+    Discard,
+    /// Send characters.
+    Source {
+        /// So many; none: until the peer has enough.
+        bytes: Option<u64>,
+    },
+}
+
+/// One session.
+struct Session {
+    /// What could not be sent back yet, and how much of it has been.
+    held: Option<(Slice, usize)>,
+    sent: u64,
+    peer_finished: bool,
+    /// When something moved last.
+    moved_at: Instant,
+}
+
+/// The service.
+pub struct Plain {
+    local: SocketAddr,
+    role: Role,
+    bounds: Bounds,
+    listener: Option<u32>,
+    sessions: BTreeMap<StreamId, Session>,
+    counters: ServiceCounters,
+    pattern: Vec<u8>,
+}
+
+/// Bytes after which the pattern begins again: 95 lines of 72 characters and an end of line.
+const PATTERN_BYTES: usize = 95 * 74;
+
+impl Plain {
+    /// A service that will listen on `local`.
+    pub fn new(local: SocketAddr, role: Role, bounds: Bounds) -> Plain {
+        let line = |first: usize| {
+            let characters = (first..first + 72).map(|number| b' ' + (number % 95) as u8);
+            characters.chain(*b"\r\n").collect::<Vec<u8>>()
+        };
+        let pattern = match role {
+            // One that can be cut out of itself at any place.
+            Role::Source { .. } => (0..95).flat_map(line).cycle().take(PATTERN_BYTES + PIECE_BYTES).collect(),
+            Role::Echo | Role::Discard => Vec::new(),
+        };
+        let (listener, sessions, counters) = (None, BTreeMap::new(), ServiceCounters::default());
+        Plain { local, role, bounds, listener, sessions, counters, pattern }
+    }
+
+    fn on_ended(&mut self, stream: StreamId, reason: Reason, host: &mut Host<'_>) {
+        if self.sessions.remove(&stream).is_none() {
+            return;
+        }
+        match reason {
+            Reason::Closed => self.counters.ended += 1,
+            _ => self.counters.cut += 1,
+        }
+        let _ = host.close(stream);
+    }
+
+    /// Moves what can be moved; ends the session when all is done.
+    fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
+        let Plain { role, sessions, counters, pattern, .. } = self;
+        let Some(session) = sessions.get_mut(&stream) else { return };
+        let before = (counters.bytes_in, counters.bytes_out);
+        let done = match *role {
+            Role::Echo => session.echo(stream, host, counters),
+            Role::Discard => {
+                session.take_all(stream, host, counters);
+                session.peer_finished
+            }
+            Role::Source { bytes } => {
+                session.take_all(stream, host, counters);
+                session.fill(stream, bytes, pattern, host, counters) || session.peer_finished
+            }
+        };
+        if before != (counters.bytes_in, counters.bytes_out) {
+            session.moved_at = now;
+        }
+        if done {
+            sessions.remove(&stream);
+            counters.ended += 1;
+            // It may have ended in this moment.
+            let _ = host.close(stream);
+        }
+    }
+}
+
+impl Session {
+    /// Whether all that came has been sent back, and no more comes.
+    fn echo(&mut self, stream: StreamId, host: &mut Host<'_>, counters: &mut ServiceCounters) -> bool {
+        loop {
+            let (slice, sent) = match self.held.take() {
+                Some(held) => held,
+                None => match host.take(stream) {
+                    Ok(Some(slice)) => {
+                        counters.bytes_in += slice.len() as u64;
+                        (slice, 0)
+                    }
+                    _ => return self.peer_finished,
+                },
+            };
+            let count = host.write(stream, &slice.bytes()[sent..]).unwrap_or(0);
+            counters.bytes_out += count as u64;
+            if sent + count < slice.len() {
+                self.held = Some((slice, sent + count));
+                return false;
+            }
+        }
+    }
+
+    fn take_all(&mut self, stream: StreamId, host: &mut Host<'_>, counters: &mut ServiceCounters) {
+        while let Ok(Some(slice)) = host.take(stream) {
+            counters.bytes_in += slice.len() as u64;
+        }
+    }
+
+    /// Whether all has been sent.
+    fn fill(
+        &mut self,
+        stream: StreamId,
+        bytes: Option<u64>,
+        pattern: &[u8],
+        host: &mut Host<'_>,
+        counters: &mut ServiceCounters,
+    ) -> bool {
+        loop {
+            let left = bytes.map_or(u64::MAX, |bytes| bytes - self.sent);
+            if left == 0 {
+                return true;
+            }
+            let from = (self.sent % PATTERN_BYTES as u64) as usize;
+            let piece = left.min(PIECE_BYTES as u64) as usize;
+            let count = host.write(stream, &pattern[from..from + piece]).unwrap_or(0);
+            self.sent += count as u64;
+            counters.bytes_out += count as u64;
+            if count < piece {
+                return false;
+            }
+        }
+    }
+}
+
+impl Service for Plain {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
+        let listener = host.listen(self.local).map_err(|refused| format!("{}: {refused}", self.local))?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::Accepted { stream, listener, .. } if Some(listener) == self.listener => {
+                if self.sessions.len() >= self.bounds.sessions_max {
+                    self.counters.refused += 1;
+                    let _ = host.abort(stream);
+                    return;
+                }
+                self.counters.accepted += 1;
+                let session = Session { held: None, sent: 0, peer_finished: false, moved_at: now };
+                self.sessions.insert(stream, session);
+                self.pump(stream, host, now);
+            }
+            Completion::Readable { stream } | Completion::Writable { stream } => {
+                self.pump(stream, host, now);
+            }
+            Completion::PeerFinished { stream } => {
+                if let Some(session) = self.sessions.get_mut(&stream) {
+                    session.peer_finished = true;
+                    self.pump(stream, host, now);
+                }
+            }
+            Completion::Ended { stream, reason } => self.on_ended(stream, reason, host),
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        let Some(idle) = self.bounds.idle else { return };
+        let Plain { sessions, counters, .. } = self;
+        sessions.retain(|stream, session| {
+            let stays = session.moved_at + idle > now;
+            if !stays {
+                counters.idle += 1;
+                counters.cut += 1;
+                let _ = host.abort(*stream);
+            }
+            stays
+        });
+    }
+
+    fn close(&mut self, host: &mut Host<'_>) {
+        if let Some(listener) = self.listener.take() {
+            let _ = host.unlisten(listener);
+        }
+    }
+
+    fn cut(&mut self, host: &mut Host<'_>) {
+        for stream in std::mem::take(&mut self.sessions).into_keys() {
+            self.counters.cut += 1;
+            let _ = host.abort(stream);
+        }
+    }
+
+    fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn counters(&self) -> ServiceCounters {
+        self.counters
+    }
+}

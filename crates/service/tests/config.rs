@@ -1,0 +1,278 @@
+//! Configurations: what is read, and what a mistake is told as.
+
+use kiban_service::Plan;
+use kiban_service::config::{Carries, End, Kind};
+use std::time::Duration;
+
+const GOOD: &str = r#"name = "lab"
+drain = "5s"
+
+[memory]
+transmit = "32MiB"
+
+[tcp]
+nagle = "off"
+send_buffer_bytes = "512k"
+
+[[port]]
+name = "lan"
+link = "tap:tap0"
+address = ["10.0.0.1/24", "fd00::1/64"]
+host_address = "10.0.0.254/24"
+
+[[port]]
+name = "atm"
+link = "udp-cells:127.0.0.1:7000-127.0.0.1:7001"
+address = "10.1.0.1/24"
+rate = "149.76Mbit"
+
+[[port.pvc]]
+vc = "0.100"
+peer = "10.1.0.2"
+encapsulation = "vc-mux"
+pcr = 10000
+scr = 5000
+mbs = 32
+cdvt = "250us"
+
+[[port.pvc]]
+vc = "0.101"
+
+[[route]]
+to = "0.0.0.0/0"
+via = "10.0.0.254"
+
+[[service]]
+kind = "echo"
+listen = "10.0.0.1:7"
+
+[[service]]
+kind = "http"
+listen = "0.0.0.0:80"
+root = "/tmp"
+list = true
+
+[[service]]
+kind = "forward"
+listen = "kernel:127.0.0.1:8080"
+to = "10.1.0.2:80"
+
+[metrics]
+listen = "127.0.0.1:9464"
+"#;
+
+#[test]
+fn every_word_gets_its_meaning() {
+    let plan = Plan::read(GOOD, "file").expect("a good configuration");
+    assert_eq!((plan.name.as_str(), plan.drain), ("lab", Duration::from_secs(5)));
+    assert_eq!(plan.board.memory.transmit_bytes, 32 << 20);
+    assert_eq!(plan.board.tcp.send_buffer_bytes, 512 << 10);
+    assert_eq!([plan.ports[0].carries, plan.ports[1].carries], [Carries::Frames, Carries::Cells]);
+    assert_eq!((plan.ports[0].mtu_bytes, plan.ports[1].mtu_bytes), (1500, 9180));
+    let [fixed, asked] = &plan.ports[1].circuits[..] else { panic!("two circuits") };
+    assert_eq!((fixed.peer.map(|peer| peer.to_string()), fixed.llc_snap), (Some("10.1.0.2".into()), false));
+    let contract = fixed.contract.expect("it has one");
+    assert_eq!(contract.tolerance, Duration::from_micros(250));
+    assert_eq!(contract.sustained.map(|sustained| sustained.burst_cells), Some(32));
+    assert_eq!((asked.peer, asked.llc_snap), (None, true));
+    assert_eq!((plan.routes[0].port, plan.routes[0].source.to_string()), (0, "10.0.0.1".into()));
+    assert_eq!(
+        plan.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(),
+        ["echo", "http", "forward"]
+    );
+    assert!(matches!(plan.services[1].kind, Kind::Http { list: true, .. }));
+    assert_eq!(plan.services[2].listen, End::Kernel("127.0.0.1:8080".parse().expect("an address")));
+    // A name that is not said is the file's.
+    assert_eq!(Plan::read(&GOOD.replacen("name = \"lab\"\n", "", 1), "file").expect("good").name, "file");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
+    let mut differences = Vec::new();
+    for (from, to, expected) in [
+        ("drain = \"5s\"", "drian = \"5s\"", "line 2: `drian` is not known here: did you mean `drain`?"),
+        (
+            "drain = \"5s\"",
+            "drain = \"5 parsecs\"",
+            "line 2: drain: `5 parsecs` cannot be read: write a time such as 500us, 10s or 5min",
+        ),
+        (
+            "name = \"lab\"",
+            "name = \"a/b\"",
+            "line 1: name: `a/b` is no name: 1 to 32 letters, digits, - and _",
+        ),
+        (
+            "transmit = \"32MiB\"",
+            "transmit = \"32\"",
+            "line 5: transmit: 32 is 32 bytes: 1048576 to 68719476736 bytes are possible",
+        ),
+        (
+            "transmit = \"32MiB\"",
+            "transmit = \"much\"",
+            "line 5: transmit: `much` cannot be read: write a size such as 64MiB, 4KiB or 512",
+        ),
+        ("nagle = \"off\"", "nagel = \"off\"", "line 8: TCP has no setting `nagel`: did you mean `nagle`?"),
+        (
+            "nagle = \"off\"",
+            "nagle = \"maybe\"",
+            "line 8: nagle: `maybe` cannot be read: write off or on or minshall or limit",
+        ),
+        (
+            "[\"10.0.0.1/24\", \"fd00::1/64\"]",
+            "\"10.0.0.1\"",
+            "line 14: address: `10.0.0.1` is no address with its net: a prefix is written as ADDRESS/BITS: write it as 10.0.0.1/24",
+        ),
+        (
+            "[\"10.0.0.1/24\", \"fd00::1/64\"]",
+            "7",
+            "line 14: address: a text, or a list of texts: [\"…\", \"…\"]",
+        ),
+        (
+            "address = \"10.1.0.1/24\"\n",
+            "",
+            "line 18: port `atm` has no address: add address = \"10.0.0.1/24\"",
+        ),
+        (
+            "address = \"10.1.0.1/24\"",
+            "address = \"fd01::1/64\"",
+            "line 20: address: Classical IP has IPv4 addresses (RFC 2225): write it as 10.0.0.1/24",
+        ),
+        (
+            "address = \"10.1.0.1/24\"",
+            "address = \"10.0.0.1/24\"",
+            "line 20: address: 10.0.0.1 is another port's address, too: give each port its own",
+        ),
+        (
+            "name = \"atm\"",
+            "name = \"lan\"",
+            "line 18: name: there are two ports `lan`: names are given once",
+        ),
+        (
+            "rate = \"149.76Mbit\"",
+            "rate = \"fast\"",
+            "line 21: rate: `fast` cannot be read: write a rate such as 149.76Mbit, 10Gbit or 64kbit",
+        ),
+        ("vc = \"0.101\"", "vc = \"0.100\"", "line 33: vc: there are two circuits 0.100: each is said once"),
+        (
+            "vc = \"0.101\"",
+            "vc = \"0.5\"",
+            "line 33: vc: 0.5 is no circuit of a user: VPIs up to 255 and VCIs from 32 are for users (I.361)",
+        ),
+        (
+            "vc = \"0.101\"",
+            "vc = \"0.101\"\nencapsulation = \"vc-mux\"",
+            "line 33: vc: circuit 0.101 has vc-mux and no peer: say peer: such a circuit has no room for InATMARP (RFC 2684 §6)",
+        ),
+        (
+            "\"vc-mux\"",
+            "\"vcmux\"",
+            "line 26: encapsulation: `vcmux` is not known here: did you mean `vc-mux`?",
+        ),
+        (
+            "pcr = 10000\n",
+            "",
+            "line 24: circuit 0.100 has a contract without a peak cell rate: say pcr, cells in a second",
+        ),
+        (
+            "pcr = 10000",
+            "pcr = 1e9",
+            "line 24: pcr of circuit 0.100 is 1000000000: 1 to 353561 cells in a second fit the line",
+        ),
+        ("mbs = 32\n", "", "line 24: circuit 0.100 has one of scr and mbs: say both, or neither"),
+        (
+            "via = \"10.0.0.254\"",
+            "via = \"10.9.0.1\"",
+            "line 37: via: 10.9.0.1 is in no net of a port: name a neighbour",
+        ),
+        (
+            "via = \"10.0.0.254\"",
+            "via = \"fd00::2\"",
+            "line 37: via: fd00::2 is of another family than 0.0.0.0/0: name a neighbour of the same",
+        ),
+        (
+            "kind = \"echo\"",
+            "kind = \"ecco\"",
+            "line 40: kind: `ecco` is not known here: did you mean `echo`?",
+        ),
+        (
+            "listen = \"10.0.0.1:7\"",
+            "listen = \"10.0.0.9:7\"",
+            "line 41: listen: 10.0.0.9 is no address of this board: listen on 10.0.0.1, or on 0.0.0.0 for all",
+        ),
+        (
+            "listen = \"10.0.0.1:7\"",
+            "listen = \"10.0.0.1\"",
+            "line 41: listen: `10.0.0.1` is no address with a port: write it as 10.0.0.1:80 or [fd00::1]:80",
+        ),
+        (
+            "listen = \"10.0.0.1:7\"",
+            "listen = \"0.0.0.0:80\"",
+            "line 45: listen: `echo` listens on 0.0.0.0:80 already: take another port",
+        ),
+        (
+            "listen = \"10.0.0.1:7\"",
+            "listen = \"10.0.0.1:7\"\nroot = \"/tmp\"",
+            "line 40: `root` is no key of the service `echo` (kind echo): leave it out",
+        ),
+        ("root = \"/tmp\"\n", "", "line 44: `http` has no root: add root = \"/srv/www\""),
+        (
+            "root = \"/tmp\"",
+            "root = \"/no/such\"",
+            "line 46: root: /no/such is no directory: make it, or name another",
+        ),
+        (
+            "to = \"10.1.0.2:80\"",
+            "to = \"kernel:10.1.0.2:80\"",
+            "line 52: to: `forward` has both ends on the same side: write one of listen and to with kernel: in front",
+        ),
+        (
+            "kind = \"echo\"\nlisten = \"10.0.0.1:7\"",
+            "kind = \"echo\"\nlisten = \"kernel:10.0.0.1:7\"",
+            "line 41: listen: only `forward` listens with the kernel: listen on an address of the board",
+        ),
+        ("listen = \"127.0.0.1:9464\"", "", "line 54: `listen` is missing: say it"),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from}");
+        let mistake = Plan::read(&text, "file").expect_err(to).to_string();
+        if mistake != expected {
+            differences.push(format!("{to}\n  {mistake}\n  {expected}"));
+        }
+    }
+    assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
+    assert_eq!(
+        Plan::read("", "file").expect_err("nothing").to_string(),
+        "there is no port: add a [[port]] with name, link and address"
+    );
+    let mistake = Plan::read("[[port]\n", "file").expect_err("no TOML").to_string();
+    assert!(mistake.starts_with("line 1: "), "{mistake}");
+    let link =
+        Plan::read(&GOOD.replacen("tap:tap0", "tpa:tap0", 1), "file").expect_err("no link").to_string();
+    assert!(
+        link.starts_with("line 13: link: `tpa:tap0` is no link: ") && link.contains("tap:NAME"),
+        "{link}"
+    );
+}
+
+#[test]
+fn what_needs_a_new_board_is_named() {
+    let plan = Plan::read(GOOD, "file").expect("good");
+    for (from, to, expected) in [
+        ("name = \"lab\"", "name = \"lib\"", Some("name")),
+        ("transmit = \"32MiB\"", "transmit = \"16MiB\"", Some("memory")),
+        ("nagle = \"off\"", "nagle = \"on\"", Some("tcp.nagle")),
+        ("nagle = \"off\"\n", "", Some("tcp.nagle")),
+        ("address = \"10.1.0.1/24\"", "address = \"10.1.0.3/24\"", Some("address of port atm")),
+        ("vc = \"0.101\"", "vc = \"0.102\"", Some("pvc of port atm")),
+        ("tap:tap0", "tap:tap1", None),
+        ("via = \"10.0.0.254\"", "via = \"10.0.0.253\"", None),
+        ("kind = \"echo\"", "kind = \"discard\"", None),
+        ("drain = \"5s\"", "\n\n\ndrain = \"6s\"", None),
+        ("127.0.0.1:9464", "127.0.0.1:9465", None),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from}");
+        let other = Plan::read(&text, "file").expect(to);
+        assert_eq!(plan.needs_new_board(&other).as_deref(), expected, "{to}");
+    }
+}

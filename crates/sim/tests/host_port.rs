@@ -1,0 +1,157 @@
+//! The host's side of a port: two hosts with IP stacks of their own reach each other over ATM circuits of their boards.
+//!
+//! Here the hosts are boards with an IP port each, where an operating system would have a TUN device.
+
+use kiban_board::{
+    AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, HostPortConfig, IpPortConfig, MemoryConfig,
+    PortAddress, PortConfig, Program,
+};
+use kiban_ground::{Chance, Instant};
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World, check};
+use kiban_stack::ip::Prefix;
+use kiban_wire::atm::Vc;
+use std::any::Any;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+fn address(host: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, host])
+}
+
+fn net() -> Prefix {
+    Prefix::new(address(0), 24)
+}
+
+/// An operating system: an IP stack behind an interface.
+fn host(world: &mut World, number: u8) -> BoardNumber {
+    let port = IpPortConfig {
+        address: address(number),
+        prefix: net(),
+        mtu_bytes: 9180,
+        packets_max: 256,
+        cuts: false,
+        merges: false,
+        believe_sums: false,
+    };
+    world.add_board(&BoardConfig {
+        seed: number.into(),
+        ports: vec![PortConfig::Ip(port)],
+        ..BoardConfig::default()
+    })
+}
+
+/// Its network card: a circuit whose far end InATMARP asks for, and the host's side. It has an address of its own as well.
+fn card(world: &mut World, number: u8) -> BoardNumber {
+    let mut port = AtmPortConfig::oc3c(address(number), net());
+    let circuit = CircuitConfig::to(Vc::new(0, 100), address(0));
+    port.circuits.push(CircuitConfig { peer: None, frames_max: 256, ..circuit });
+    let own = PortAddress {
+        port: 0,
+        address: address(100 + number),
+        prefix: Prefix::new(address(100 + number), 32),
+    };
+    world.add_board(&BoardConfig {
+        seed: u64::from(number) + 10,
+        memory: MemoryConfig {
+            page_bytes: 4096,
+            transmit_bytes: 1 << 20,
+            receive_bytes: 8 << 20,
+            pdus: 2048,
+        },
+        ports: vec![PortConfig::Atm(port), PortConfig::Host(HostPortConfig { of: 0, packets_max: 256 })],
+        addresses: vec![own],
+        ..BoardConfig::default()
+    })
+}
+
+/// Two hosts, two cards, a line between the cards.
+fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
+    let mut world = World::new(3);
+    let hosts = [1, 2].map(|number| host(&mut world, number));
+    let cards = [1, 2].map(|number| card(&mut world, number));
+    for (host, card) in hosts.into_iter().zip(cards) {
+        let cable = CableConfig::ip(10_000_000_000, Duration::from_micros(1));
+        world.join_packets(Plug::Board(host, 0), Plug::Board(card, 1), &cable).expect("both take packets");
+    }
+    let [one, other] = cards.map(|card| Plug::Board(card, 0));
+    world.join(one, other, 10.0, Harm::NONE).expect("both take cells");
+    (world, hosts, cards)
+}
+
+#[test]
+fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
+    let (mut world, hosts, cards) = world();
+    let mut chance = Chance::from_seed(5);
+    let bytes: Vec<u8> = (0..3_000_000).map(|_| chance.draw() as u8).collect();
+    let arrived = Rc::new(RefCell::new(Vec::new()));
+    let place = arrived.clone();
+    let make = move |_| -> Sink {
+        let place = place.clone();
+        Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
+    };
+    world.run_program(hosts[1], Box::new(Receiver::new(80, 1, Box::new(make))));
+    // What the circuit is for is asked first (RFC 2225 §8.1): a packet sooner than that is lost, and sent again.
+    let sent = bytes.clone();
+    let source: Source =
+        Box::new(move |at, buffer| buffer.copy_from_slice(&sent[at as usize..][..buffer.len()]));
+    let remote = SocketAddr::new(address(2), 80);
+    world.run_program(hosts[0], Box::new(Sender::new(remote, vec![(bytes.len() as u64, source)])));
+    assert!(world.run(Instant::ZERO + Duration::from_secs(30)));
+    assert!(*arrived.borrow() == bytes);
+    world.settle(Instant::ZERO + Duration::from_secs(300));
+    for card in cards {
+        let passed = world.board(card).counter("port", "passed");
+        assert!(passed > 500, "{passed}");
+        assert_eq!(world.board(card).counter("ip", "packets_in"), 0, "nothing was for the board itself");
+    }
+    assert_eq!(check::at_rest(&mut world, &[hosts[0], hosts[1], cards[0], cards[1]]), []);
+}
+
+/// Pings when it is started, and again and again.
+struct Pinger {
+    targets: Vec<IpAddr>,
+    answered: Vec<IpAddr>,
+}
+
+impl Program for Pinger {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        for target in &self.targets {
+            host.ping(*target, 1, 1, &[7; 5000]).expect("there is a way");
+        }
+    }
+
+    fn on_completion(&mut self, completion: Completion, _: &mut Host<'_>, _: Instant) {
+        if let Completion::EchoReply { source, bytes, .. } = completion {
+            assert_eq!(bytes, 5000);
+            self.answered.push(source);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.answered.len() == self.targets.len()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[test]
+fn a_board_has_addresses_beside_the_hosts() {
+    let (mut world, hosts, cards) = world();
+    // InATMARP has asked by then.
+    assert!(world.run(Instant::ZERO + Duration::from_secs(1)), "nobody has anything to do");
+    let pinger = Pinger { targets: vec![address(101), address(2)], answered: Vec::new() };
+    world.run_program(hosts[0], Box::new(pinger));
+    assert!(world.run(Instant::ZERO + Duration::from_secs(5)), "its own board, and the other host");
+    let answered = &world.program::<Pinger>(hosts[0]).expect("it runs").answered;
+    assert!(answered.contains(&address(101)) && answered.contains(&address(2)), "{answered:?}");
+    // To a group or to everybody, and to where no route leads: counted, and nothing else.
+    let pinger = Pinger { targets: vec![IpAddr::from([10, 0, 0, 255])], answered: Vec::new() };
+    world.run_program(hosts[0], Box::new(pinger));
+    assert!(!world.run(Instant::ZERO + Duration::from_secs(10)));
+    assert_eq!(world.board(cards[0]).counter("port", "no_way"), 1);
+}
