@@ -292,7 +292,7 @@ impl Board {
 
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        let Board { memory, chance, copies, ip, edge, ports, rooms, now, unsettled, .. } = self;
+        let Board { memory, chance, copies, ip, edge, ports, lanes, rooms, now, unsettled, .. } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
@@ -304,6 +304,13 @@ impl Board {
         ip.settle(rooms, edge, cx, |Hop { port, next, pdu }, cx| {
             ports[port].send(next, pdu, Claim::Granted, cx);
         });
+        // What the board sends to itself comes up as if it had come from where it would have gone.
+        while let Some(delivery) = ip.ip.looped() {
+            let way = ip.ip.way_to(delivery.source);
+            let lane = way.map_or(0, |(port, next)| lanes[port] + ports[port].lane_to(next));
+            ip.deliver(delivery, lane, edge, cx);
+            *unsettled = true;
+        }
         while let Some((port, next)) = ip.doubts.pop_front() {
             ports[port].doubt(next);
         }

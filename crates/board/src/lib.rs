@@ -29,6 +29,7 @@ mod port;
 mod program;
 pub mod queues;
 pub mod recorder;
+pub mod streams;
 mod view;
 mod wiring;
 

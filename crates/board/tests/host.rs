@@ -90,6 +90,40 @@ fn payload_is_copied_once_at_each_host_edge_and_nowhere_between() {
 }
 
 #[test]
+fn what_a_board_sends_to_itself_never_leaves() {
+    let mut pair = Pair::new();
+    pair.boards[0].host().listen(socket(0, 80)).unwrap();
+    let near = pair.boards[0].host().open(socket(0, 80)).unwrap();
+    pair.run();
+    let told = pair.told(0);
+    let far = told.iter().find_map(|told| match told {
+        Completion::Accepted { stream, remote, .. } if remote.ip() == address(0) => Some(*stream),
+        _ => None,
+    });
+    let far = far.expect("accepted");
+    assert!(told.contains(&Completion::Opened { stream: near }));
+    let bytes = noise(1_000_000);
+    assert!(transfer(&mut pair, (0, near), (0, far), &bytes) == bytes);
+    assert!(transfer(&mut pair, (0, far), (0, near), &bytes) == bytes);
+    let mut host = pair.boards[0].host();
+    host.ping(address(0), 1, 2, b"us").unwrap();
+    pair.run();
+    let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
+    assert!(pair.told(0).contains(&reply));
+    // Nobody there: refused by ourselves.
+    let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
+    pair.run();
+    assert_eq!(pair.told(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);
+    for stream in [near, far, nobody] {
+        pair.boards[0].host().close(stream).unwrap();
+    }
+    pair.run_until(Instant::from_nanos(200_000_000_000));
+    assert_eq!(pair.packets, [0, 0]);
+    assert!(pair.boards[0].memory_mut().is_home());
+    assert!(pair.boards[0].counter("ip", "looped") > 1000);
+}
+
+#[test]
 fn what_a_host_may_not_do_is_refused_with_a_reason() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);

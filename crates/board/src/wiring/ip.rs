@@ -60,7 +60,14 @@ impl IpTower {
 
     /// A packet has arrived on a lane: up it goes.
     pub(crate) fn on_packet(&mut self, pdu: Pdu, lane: usize, edge: &mut Edge, cx: &mut Context<'_>) {
-        let Some(delivery) = self.ip.arrive(pdu, cx) else { return self.report(cx) };
+        match self.ip.arrive(pdu, cx) {
+            Some(delivery) => self.deliver(delivery, lane, edge, cx),
+            None => self.report(cx),
+        }
+    }
+
+    /// What is for this board goes to whom it is for.
+    pub(crate) fn deliver(&mut self, delivery: Delivery, lane: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         match delivery.protocol {
             protocol::TCP => {
                 let Delivery { source, target, pdu, brief, .. } = delivery;

@@ -41,6 +41,8 @@ kiban_ground::counters! {
         packets_in,
         /// Packets sent.
         packets_out,
+        /// Packets to an address of this host: they go up again without leaving (RFC 1122 §3.3.1.5 has them as any other).
+        looped,
         /// Packets with a header that breaks a rule.
         malformed,
         /// Packets whose header checksum does not match.
@@ -231,6 +233,7 @@ pub struct Ip {
     identification: u16,
     datagram_identification: u16,
     complaints: VecDeque<Complaint>,
+    looped: VecDeque<Delivery>,
     counters: IpCounters,
 }
 
@@ -249,6 +252,7 @@ impl Ip {
             identification: chance.draw() as u16,
             datagram_identification: chance.draw() as u16,
             complaints: VecDeque::new(),
+            looped: VecDeque::new(),
             counters: IpCounters::default(),
         }
     }
@@ -440,11 +444,29 @@ impl Ip {
         cx: &mut Context<'_>,
         hop: &mut F,
     ) {
+        if self.is_ours(packet.target) {
+            return self.loop_back(packet);
+        }
         match (packet.source, packet.target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => self.send4(packet, source, target, cx, hop),
             (IpAddr::V6(source), IpAddr::V6(target)) => self.send6(packet, source, target, cx, hop),
             _ => self.counters.unreachable += 1,
         }
+    }
+
+    /// What this host sends to itself needs neither header nor link, and no checksum.
+    fn loop_back(&mut self, packet: Packet) {
+        let Packet { source, target, protocol, traffic_class, mut pdu } = packet;
+        self.counters.looped += 1;
+        pdu.set_verified();
+        let brief = Brief { traffic_class, hop_limit: self.config.hop_limit, ..Brief::default() };
+        self.looped.push_back(Delivery { source, target, protocol, pdu, brief });
+    }
+
+    /// The next packet that this host has sent to itself.
+    #[inline]
+    pub fn looped(&mut self) -> Option<Delivery> {
+        self.looped.pop_front()
     }
 
     /// Checks a packet that arrived; it goes up without its header, or nowhere.

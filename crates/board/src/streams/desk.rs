@@ -1,0 +1,595 @@
+//! The board's side: what one client has there.
+
+use super::entry::{Ask, ENTRY_BYTES, Told, Why};
+use super::{BACKLOG_MAX, CLIENT_BELL, LISTENERS_MAX, Layout};
+use crate::{Completion, Host, StreamId};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+use kiban_ground::pipe::{Reader, Writer};
+use kiban_ground::ring::{Condemned, Consumer, Producer};
+use kiban_ground::{Bell, Region, Slice};
+use kiban_stack::tcp::Nagle;
+
+/// Bytes that go from a pipe to a stream in one piece.
+const PIECE_BYTES: usize = 64 << 10;
+
+kiban_ground::counters! {
+    /// What one client has done.
+    pub struct DeskCounters {
+        /// Streams that it opened.
+        opened,
+        /// Streams that came to its listeners.
+        accepted,
+        /// Callers for whom there was no slot and no place to wait.
+        refused,
+        /// Streams that ended in order.
+        ended,
+        /// Streams that were reset, or given up.
+        cut,
+        /// Bytes that came for it.
+        bytes_in,
+        /// Bytes that it sent.
+        bytes_out,
+        /// What it asked that means nothing.
+        misuse,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Offered(u16),
+    Opening,
+    Open,
+    /// The client has closed it: what it has put in leaves.
+    Closing,
+}
+
+/// One slot.
+struct Slot {
+    state: State,
+    /// Until it has ended, and all that came is in the pipe.
+    stream: Option<StreamId>,
+    out: Reader,
+    into: Writer,
+    /// What the stream did not take, and how much of it has gone.
+    outward: Vec<u8>,
+    outward_sent: usize,
+    /// What the pipe did not take, and how much of it has gone.
+    inward: Option<(Slice, usize)>,
+    client_finished: bool,
+    peer_finished: bool,
+    /// The peer's last byte is in the pipe, and that has been said.
+    into_ended: bool,
+    ended: Option<Why>,
+}
+
+/// A listener of the client's.
+struct Listener {
+    /// The board's number.
+    number: u32,
+    offered: VecDeque<u32>,
+    callers: VecDeque<Caller>,
+}
+
+/// Somebody for whom no slot is offered yet.
+struct Caller {
+    stream: StreamId,
+    remote: SocketAddr,
+    peer_finished: bool,
+}
+
+/// Where a stream belongs.
+#[derive(Clone, Copy)]
+enum Place {
+    Slot(u32),
+    Caller(u16),
+}
+
+/// What one client has on a board.
+pub struct Desk {
+    layout: Layout,
+    region: Region,
+    work: Consumer,
+    done: Producer,
+    slots: Vec<Option<Slot>>,
+    listeners: BTreeMap<u16, Listener>,
+    places: BTreeMap<StreamId, Place>,
+    /// What found the ring full.
+    telling: VecDeque<Told>,
+    piece: Vec<u8>,
+    counters: DeskCounters,
+    /// Nobody is told anything any more.
+    gone: bool,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Desk({:?})", self.layout)
+    }
+}
+
+impl Desk {
+    /// The desk of a client that has just come with new memory.
+    ///
+    /// # Panics
+    /// When the memory is shorter than the layout.
+    pub fn new(memory: &Region, layout: Layout) -> Desk {
+        let region = memory.clone().called(0);
+        let shape = layout.shape();
+        assert!(region.len() >= layout.bytes(), "memory of {} bytes for {layout:?}", region.len());
+        Desk {
+            work: Consumer::new(&region, layout.work_at(), shape),
+            done: Producer::new(&region, layout.done_at(), shape),
+            slots: (0..layout.slots()).map(|_| None).collect(),
+            listeners: BTreeMap::new(),
+            places: BTreeMap::new(),
+            telling: VecDeque::new(),
+            piece: Vec::new(),
+            counters: DeskCounters::default(),
+            gone: false,
+            layout,
+            region,
+        }
+    }
+
+    /// What has happened.
+    pub const fn counters(&self) -> DeskCounters {
+        self.counters
+    }
+
+    /// Streams that it has.
+    pub fn streams(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether the client has asked something: one look.
+    pub fn is_ready(&self) -> bool {
+        self.work.is_ready()
+    }
+
+    /// Whether a client that has gone has left nothing behind.
+    pub fn is_over(&self) -> bool {
+        self.gone && self.places.is_empty()
+    }
+
+    /// Takes what the client has asked, and tells what there is to tell. Whether the client is to be rung.
+    ///
+    /// # Errors
+    /// It broke its memory: [`Desk::break_off`] is to follow.
+    pub fn work(&mut self, host: &mut Host<'_>) -> Result<bool, Condemned> {
+        let mut taken = false;
+        for _ in 0..self.layout.shape().slots() {
+            let mut entry = [0; ENTRY_BYTES];
+            // Copied once; only the copy is judged.
+            match self.work.peek()? {
+                None => break,
+                Some(bytes) if bytes.len() == ENTRY_BYTES => bytes.copy_to(0, &mut entry),
+                Some(_) => return Err(Condemned),
+            };
+            self.work.give_back();
+            taken = true;
+            let ask = Ask::read(&entry).ok_or(Condemned)?;
+            if !self.act(ask, host)? {
+                self.counters.misuse += 1;
+            }
+        }
+        Ok(self.tell()? | taken)
+    }
+
+    /// What found no room in the ring goes in. Whether anything did.
+    ///
+    /// # Errors
+    /// As [`Desk::work`].
+    pub fn tell(&mut self) -> Result<bool, Condemned> {
+        let mut told = false;
+        if self.gone {
+            self.telling.clear();
+        }
+        while let Some(next) = self.telling.front() {
+            if !self.done.push(&next.bytes())? {
+                break;
+            }
+            self.telling.pop_front();
+            told = true;
+        }
+        Ok(told)
+    }
+
+    /// Something has happened on the board: whether it was this client's. Follow it with [`Desk::tell`].
+    ///
+    /// # Errors
+    /// As [`Desk::work`].
+    pub fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>) -> Result<bool, Condemned> {
+        let stream = match completion {
+            Completion::Accepted { stream, listener, remote } => {
+                let own = self.listeners.iter().find(|(_, own)| own.number == listener);
+                let Some((&own, _)) = own else { return Ok(false) };
+                self.on_caller(own, Caller { stream, remote, peer_finished: false }, host)?;
+                return Ok(true);
+            }
+            Completion::Opened { stream }
+            | Completion::Readable { stream }
+            | Completion::Writable { stream }
+            | Completion::PeerFinished { stream }
+            | Completion::Ended { stream, .. } => stream,
+            _ => return Ok(false),
+        };
+        let slot = match self.places.get(&stream) {
+            None => return Ok(false),
+            Some(Place::Slot(slot)) => *slot,
+            Some(&Place::Caller(listener)) => {
+                self.on_waiting(listener, stream, completion, host);
+                return Ok(true);
+            }
+        };
+        let Some(state) = &mut self.slots[slot as usize] else { return Ok(true) };
+        match completion {
+            Completion::Opened { .. } if state.state == State::Opening => {
+                state.state = State::Open;
+                self.counters.opened += 1;
+                match host.info(stream) {
+                    Ok(info) => self.telling.push_back(Told::Opened { slot, local: info.local }),
+                    // It has ended in this moment, which is told next.
+                    Err(_) => return Ok(true),
+                }
+            }
+            Completion::PeerFinished { .. } => state.peer_finished = true,
+            Completion::Ended { reason, .. } => state.ended = Some(reason.into()),
+            _ => {}
+        }
+        self.pump(slot, host)?;
+        Ok(true)
+    }
+
+    /// A caller that waits for a slot has something to say.
+    fn on_waiting(&mut self, listener: u16, stream: StreamId, completion: Completion, host: &mut Host<'_>) {
+        let Some(listener) = self.listeners.get_mut(&listener) else { return };
+        match completion {
+            Completion::PeerFinished { .. } => {
+                let caller = listener.callers.iter_mut().find(|caller| caller.stream == stream);
+                caller.into_iter().for_each(|caller| caller.peer_finished = true);
+            }
+            Completion::Ended { .. } => {
+                listener.callers.retain(|caller| caller.stream != stream);
+                self.places.remove(&stream);
+                self.counters.cut += 1;
+                let _ = host.close(stream);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_caller(&mut self, listener: u16, caller: Caller, host: &mut Host<'_>) -> Result<(), Condemned> {
+        let Some(state) = self.listeners.get_mut(&listener) else { return Ok(()) };
+        if let Some(slot) = state.offered.pop_front() {
+            return self.accept(listener, slot, &caller, host);
+        }
+        if state.callers.len() >= BACKLOG_MAX {
+            self.counters.refused += 1;
+            let _ = host.abort(caller.stream);
+            return Ok(());
+        }
+        self.places.insert(caller.stream, Place::Caller(listener));
+        state.callers.push_back(caller);
+        Ok(())
+    }
+
+    fn accept(
+        &mut self,
+        listener: u16,
+        slot: u32,
+        caller: &Caller,
+        host: &mut Host<'_>,
+    ) -> Result<(), Condemned> {
+        let Some(state) = &mut self.slots[slot as usize] else { return Ok(()) };
+        state.state = State::Open;
+        state.stream = Some(caller.stream);
+        state.peer_finished = caller.peer_finished;
+        self.places.insert(caller.stream, Place::Slot(slot));
+        self.counters.accepted += 1;
+        // One that has ended in this moment had an address, too; its end is told next.
+        let local =
+            host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
+        self.telling.push_back(Told::Accepted { listener, slot, local, remote: caller.remote });
+        self.pump(slot, host)
+    }
+
+    /// A slot that is the client's to give, as new.
+    fn take(&mut self, slot: u32, state: State) -> Option<&mut Slot> {
+        let place = self.slots.get_mut(slot as usize).filter(|place| place.is_none())?;
+        let (out, into) = self.layout.pipes_at(slot as usize);
+        let room = self.layout.room();
+        Some(place.insert(Slot {
+            state,
+            stream: None,
+            out: Reader::new(&self.region, out, room),
+            into: Writer::new(&self.region, into, room),
+            outward: Vec::new(),
+            outward_sent: 0,
+            inward: None,
+            client_finished: false,
+            peer_finished: false,
+            into_ended: false,
+            ended: None,
+        }))
+    }
+
+    /// Does what was asked; whether it means anything.
+    fn act(&mut self, ask: Ask, host: &mut Host<'_>) -> Result<bool, Condemned> {
+        match ask {
+            Ask::Connect { slot, local, remote } => {
+                let Some(state) = self.take(slot, State::Opening) else { return Ok(false) };
+                let opened = match local {
+                    Some(local) => host.open_from(local, remote),
+                    None => host.open(remote),
+                };
+                match opened {
+                    Ok(stream) => {
+                        state.stream = Some(stream);
+                        self.places.insert(stream, Place::Slot(slot));
+                    }
+                    Err(refused) => {
+                        state.ended = Some(refused.into());
+                        self.telling.push_back(Told::Ended { slot, why: refused.into() });
+                    }
+                }
+            }
+            Ask::Listen { listener, local } => {
+                if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
+                    return Ok(false);
+                }
+                let result = host.listen(local).map_err(Why::from).map(|number| {
+                    let (offered, callers) = (VecDeque::new(), VecDeque::new());
+                    self.listeners.insert(listener, Listener { number, offered, callers });
+                });
+                self.telling.push_back(Told::Listening { listener, result });
+            }
+            Ask::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
+            Ask::Offer { listener, slot } => {
+                if !self.listeners.contains_key(&listener)
+                    || self.take(slot, State::Offered(listener)).is_none()
+                {
+                    return Ok(false);
+                }
+                let Some(state) = self.listeners.get_mut(&listener) else { return Ok(false) };
+                match state.callers.pop_front() {
+                    Some(caller) => self.accept(listener, slot, &caller, host)?,
+                    None => state.offered.push_back(slot),
+                }
+            }
+            Ask::Look { slot } => {
+                if self.slots.get(slot as usize).is_none_or(Option::is_none) {
+                    return Ok(false);
+                }
+                self.pump(slot, host)?;
+            }
+            Ask::Close { slot } => {
+                let Some(state) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else {
+                    return Ok(false);
+                };
+                if let State::Offered(listener) = state.state {
+                    self.withdraw(listener, slot);
+                    self.free(slot);
+                    return Ok(true);
+                }
+                // What has not been opened has nothing that could leave.
+                if state.state == State::Opening {
+                    self.abort(slot, host);
+                    return Ok(true);
+                }
+                state.state = State::Closing;
+                self.pump(slot, host)?;
+            }
+            Ask::Abort { slot } => {
+                match self.slots.get(slot as usize).and_then(Option::as_ref).map(|slot| slot.state) {
+                    None => return Ok(false),
+                    Some(State::Offered(listener)) => self.withdraw(listener, slot),
+                    Some(_) => {}
+                }
+                self.abort(slot, host);
+            }
+            Ask::Nagle { slot, is_on } => {
+                let state = self.slots.get(slot as usize).and_then(Option::as_ref);
+                let Some(stream) = state.and_then(|state| state.stream) else { return Ok(false) };
+                let nagle = if is_on { Nagle::Classic } else { Nagle::Off };
+                // One that has just ended has no segments.
+                let _ = host.set_nagle(stream, nagle);
+            }
+        }
+        Ok(true)
+    }
+
+    fn unlisten(&mut self, listener: u16, host: &mut Host<'_>) -> bool {
+        let Some(state) = self.listeners.remove(&listener) else { return false };
+        let _ = host.unlisten(state.number);
+        for caller in state.callers {
+            self.places.remove(&caller.stream);
+            self.counters.cut += 1;
+            let _ = host.abort(caller.stream);
+        }
+        state.offered.into_iter().for_each(|slot| self.free(slot));
+        true
+    }
+
+    fn withdraw(&mut self, listener: u16, slot: u32) {
+        if let Some(listener) = self.listeners.get_mut(&listener) {
+            listener.offered.retain(|offered| *offered != slot);
+        }
+    }
+
+    fn free(&mut self, slot: u32) {
+        self.slots[slot as usize] = None;
+        self.telling.push_back(Told::Free { slot });
+    }
+
+    fn abort(&mut self, slot: u32, host: &mut Host<'_>) {
+        if let Some(stream) = self.slots[slot as usize].as_mut().and_then(|state| state.stream.take()) {
+            self.places.remove(&stream);
+            self.counters.cut += 1;
+            let _ = host.abort(stream);
+        }
+        self.free(slot);
+    }
+
+    fn bell(&self, slot: u32, at: usize) -> &Bell {
+        self.region.bell(self.layout.slot_at(slot as usize) + at).expect("a slot has room for its bells")
+    }
+
+    /// Moves what can be moved, both ways.
+    fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Condemned> {
+        // Before anything is looked at: what comes later is told.
+        self.bell(slot, 0).arm();
+        let Desk { slots, piece, counters, places, .. } = self;
+        let Some(state) = &mut slots[slot as usize] else { return Ok(()) };
+        if matches!(state.state, State::Offered(_)) {
+            return Ok(());
+        }
+        let mut moved = false;
+        if let Some(stream) = state.stream {
+            if state.state != State::Opening && state.ended.is_none() {
+                moved |= state.go_out(stream, piece, host, counters)?;
+            }
+            if state.state == State::Closing {
+                let is_empty = state.outward.is_empty() && state.out.here()? == 0;
+                if is_empty || state.ended.is_some() {
+                    let in_order = is_empty && state.ended.is_none_or(|why| why == Why::Closed);
+                    *(if in_order { &mut counters.ended } else { &mut counters.cut }) += 1;
+                    places.remove(&stream);
+                    state.stream = None;
+                    // It may have ended in this moment.
+                    let _ = host.close(stream);
+                }
+            } else {
+                moved |= state.go_in(stream, host, counters)?;
+                let is_read = state.inward.is_none() && host.readable(stream).unwrap_or(0) == 0;
+                if let (Some(why), true) = (state.ended, is_read) {
+                    *(if why == Why::Closed { &mut counters.ended } else { &mut counters.cut }) += 1;
+                    places.remove(&stream);
+                    state.stream = None;
+                    let _ = host.close(stream);
+                    self.telling.push_back(Told::Ended { slot, why });
+                }
+            }
+        }
+        let is_free = state.state == State::Closing && state.stream.is_none();
+        if is_free {
+            self.free(slot);
+        } else if moved && self.bell(slot, CLIENT_BELL).ring(|| 0) {
+            self.telling.push_back(Told::Look { slot });
+        }
+        Ok(())
+    }
+
+    /// The client has gone: what it had put in still leaves, everything else ends.
+    pub fn leave(&mut self, host: &mut Host<'_>) {
+        self.gone = true;
+        let listeners: Vec<u16> = self.listeners.keys().copied().collect();
+        listeners.into_iter().for_each(|listener| {
+            self.unlisten(listener, host);
+        });
+        for slot in 0..self.slots.len() as u32 {
+            let known = self.slots[slot as usize].is_some();
+            if known && self.act(Ask::Close { slot }, host).is_err() {
+                self.abort(slot, host);
+            }
+        }
+        self.telling.clear();
+    }
+
+    /// The client has broken its memory, or its time is over: everything ends at once.
+    pub fn break_off(&mut self, host: &mut Host<'_>) {
+        self.gone = true;
+        let listeners: Vec<u16> = self.listeners.keys().copied().collect();
+        listeners.into_iter().for_each(|listener| {
+            self.unlisten(listener, host);
+        });
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].is_some() {
+                self.abort(slot, host);
+            }
+        }
+        self.telling.clear();
+    }
+}
+
+impl Slot {
+    /// From the client's pipe to the stream: whether anything moved.
+    fn go_out(
+        &mut self,
+        stream: StreamId,
+        piece: &mut Vec<u8>,
+        host: &mut Host<'_>,
+        counters: &mut DeskCounters,
+    ) -> Result<bool, Condemned> {
+        let mut moved = false;
+        loop {
+            if self.outward_sent < self.outward.len() {
+                // One that has just ended takes nothing, and that is told next.
+                let count = host.write(stream, &self.outward[self.outward_sent..]).unwrap_or(0);
+                counters.bytes_out += count as u64;
+                self.outward_sent += count;
+                if self.outward_sent < self.outward.len() {
+                    return Ok(moved);
+                }
+                self.outward = Vec::new();
+                self.outward_sent = 0;
+            }
+            if self.client_finished {
+                return Ok(moved);
+            }
+            let is_last = self.out.has_ended();
+            let here = self.out.here()?;
+            if here == 0 {
+                if is_last {
+                    self.client_finished = true;
+                    let _ = host.finish(stream);
+                }
+                return Ok(moved);
+            }
+            // What the stream has no room for stays in the pipe, but for a first piece that has the board tell of room.
+            let room = host.room(stream).unwrap_or(0);
+            let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
+            piece.clear();
+            self.out.take(most, |bytes| bytes.append_to(piece));
+            moved = true;
+            let count = host.write(stream, piece).unwrap_or(0);
+            counters.bytes_out += count as u64;
+            if count < piece.len() {
+                self.outward = piece[count..].to_vec();
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// From the stream to the client's pipe: whether anything moved.
+    fn go_in(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        counters: &mut DeskCounters,
+    ) -> Result<bool, Condemned> {
+        let mut moved = false;
+        loop {
+            let next =
+                self.inward.take().or_else(|| host.take(stream).ok().flatten().map(|slice| (slice, 0)));
+            let Some((slice, sent)) = next else { break };
+            let count = self.into.write(slice.bytes()[sent..].into())?;
+            counters.bytes_in += count as u64;
+            moved |= count > 0;
+            if sent + count < slice.len() {
+                self.inward = Some((slice, sent + count));
+                break;
+            }
+        }
+        self.into.show();
+        let is_last = self.peer_finished || self.ended == Some(Why::Closed);
+        if is_last && self.inward.is_none() && !self.into_ended {
+            self.into_ended = true;
+            self.into.end();
+            moved = true;
+        }
+        Ok(moved)
+    }
+}

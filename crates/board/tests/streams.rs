@@ -1,0 +1,365 @@
+//! Stories of a client that uses a board's streams through shared memory: here both sides are in one process, one after the other.
+
+mod common;
+
+use common::{Pair, socket};
+use kiban_board::streams::{Ask, BACKLOG_MAX, Client, Desk, Layout, Read, Told, Why};
+use kiban_board::{Completion, StreamId};
+use kiban_ground::ring::Shape;
+use kiban_ground::{Chance, Instant, Region};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const ROOM: usize = 8 << 10;
+
+/// A client of board 0; board 1 is the world.
+struct Rig {
+    pair: Pair,
+    memory: Region,
+    client: Client,
+    desk: Desk,
+    told: VecDeque<Told>,
+    /// What board 1 is told.
+    world: Vec<Completion>,
+}
+
+impl Rig {
+    fn new(slots: usize) -> Rig {
+        let layout = Layout::new(128, slots, ROOM).expect("within bounds");
+        let memory = Region::new(0, layout.bytes());
+        Rig {
+            client: Client::new(&memory, layout),
+            desk: Desk::new(&memory, layout),
+            memory,
+            pair: Pair::new(),
+            told: VecDeque::new(),
+            world: Vec::new(),
+        }
+    }
+
+    /// The board works until all is quiet.
+    fn run(&mut self) {
+        loop {
+            let mut busy = self.desk.work(&mut self.pair.boards[0].host()).expect("a decent client");
+            self.pair.run();
+            for completion in self.pair.told(0) {
+                busy = true;
+                let mut host = self.pair.boards[0].host();
+                let known = self.desk.on_completion(completion, &mut host).expect("a decent client");
+                assert!(known, "{completion:?}");
+            }
+            self.desk.tell().expect("a decent client");
+            self.world.extend(self.pair.told(1));
+            while let Some(told) = self.client.told().expect("a decent board") {
+                self.told.push_back(told);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.pair.now + time;
+        while self.pair.now < until {
+            self.run();
+            self.pair.run_until(until);
+        }
+        self.run();
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        self.client.ask(ask).expect("a decent board");
+        self.run();
+    }
+
+    fn connect(&mut self, port: u16) -> u32 {
+        let slot = self.client.claim().expect("a slot is free");
+        self.ask(Ask::Connect { slot, local: None, remote: socket(1, port) });
+        slot
+    }
+
+    /// A stream to a listener of board 1's: the slot, and board 1's end.
+    fn connected(&mut self) -> (u32, StreamId) {
+        self.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
+        let slot = self.connect(80);
+        let told = self.told.pop_front();
+        assert!(matches!(told, Some(Told::Opened { slot: own, .. }) if own == slot), "{told:?}");
+        (slot, self.accepted())
+    }
+
+    /// What board 1 has accepted.
+    fn accepted(&mut self) -> StreamId {
+        let accepted = self.world.iter().find_map(|told| match told {
+            Completion::Accepted { stream, .. } => Some(*stream),
+            _ => None,
+        });
+        self.world.clear();
+        accepted.expect("accepted")
+    }
+
+    /// Somebody of board 1's calls.
+    fn call(&mut self, port: u16) -> StreamId {
+        let stream = self.pair.boards[1].host().open(socket(0, port)).expect("a way");
+        self.run();
+        stream
+    }
+
+    fn read(&mut self, slot: u32, into: &mut Vec<u8>) -> Read {
+        let mut buffer = [0; 3000];
+        let read = self.client.read(slot, &mut buffer).expect("a decent board");
+        if let Read::Bytes(count) = read {
+            into.extend_from_slice(&buffer[..count]);
+        }
+        read
+    }
+
+    fn read_far(&mut self, stream: StreamId, into: &mut Vec<u8>) {
+        let mut buffer = [0; 5000];
+        while let Ok(count @ 1..) = self.pair.boards[1].host().read(stream, &mut buffer) {
+            into.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    fn is_home(&mut self) {
+        self.pass(Duration::from_secs(300));
+        assert_eq!(self.desk.streams(), 0);
+        for board in &mut self.pair.boards {
+            assert!(board.memory_mut().is_home(), "{board:?}");
+        }
+    }
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut chance = Chance::from_seed(length as u64);
+    (0..length).map(|_| chance.draw() as u8).collect()
+}
+
+#[test]
+fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
+    let mut rig = Rig::new(4);
+    let (slot, far) = rig.connected();
+    let bytes = noise(300_000);
+    let (mut sent, mut got) = (0, Vec::new());
+    while got.len() < bytes.len() {
+        sent += rig.client.write(slot, &bytes[sent..]).expect("a decent board");
+        rig.run();
+        rig.read_far(far, &mut got);
+        rig.pass(Duration::from_millis(1));
+    }
+    assert!(got == bytes);
+    let (mut sent, mut got) = (0, Vec::new());
+    while got.len() < bytes.len() {
+        sent += rig.pair.boards[1].host().write(far, &bytes[sent..]).expect("it is open");
+        rig.run();
+        rig.client.arm(slot);
+        while let Read::Bytes(_) = rig.read(slot, &mut got) {}
+        rig.pass(Duration::from_millis(1));
+    }
+    assert!(got == bytes);
+    assert!(rig.told.iter().any(|told| *told == Told::Look { slot }), "who arms is told");
+    rig.told.clear();
+    // The client's FIN, then the peer's.
+    rig.client.finish(slot).expect("a decent board");
+    rig.run();
+    assert!(rig.world.contains(&Completion::PeerFinished { stream: far }));
+    assert_eq!(rig.read(slot, &mut got), Read::Nothing);
+    rig.pair.boards[1].host().close(far).expect("it is open");
+    rig.pass(Duration::from_millis(1));
+    assert_eq!(rig.read(slot, &mut got), Read::End);
+    rig.ask(Ask::Close { slot });
+    assert_eq!(rig.told.back(), Some(&Told::Free { slot }));
+    let counters = rig.desk.counters();
+    assert_eq!((counters.opened, counters.ended, counters.cut, counters.misuse), (1, 1, 0, 0));
+    assert_eq!((counters.bytes_in, counters.bytes_out), (300_000, 300_000));
+    rig.is_home();
+}
+
+#[test]
+fn callers_have_the_slots_that_were_offered_and_others_wait() {
+    let mut rig = Rig::new(4);
+    rig.ask(Ask::Listen { listener: 7, local: socket(0, 9) });
+    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 7, result: Ok(()) }));
+    rig.ask(Ask::Listen { listener: 8, local: socket(0, 9) });
+    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 8, result: Err(Why::InUse) }));
+    let offered = rig.client.claim().expect("a slot");
+    rig.ask(Ask::Offer { listener: 7, slot: offered });
+    let callers = [rig.call(9), rig.call(9), rig.call(9)];
+    let Some(Told::Accepted { listener: 7, slot, local, remote }) = rig.told.pop_front() else { panic!() };
+    assert_eq!((slot, local, remote.ip()), (offered, socket(0, 9), socket(1, 0).ip()));
+    assert!(rig.told.is_empty(), "nobody else has a slot yet");
+    // The second says something and finishes, the third goes away, before there is a slot for them.
+    rig.pair.boards[1].host().write(callers[1], b"late").expect("it is open");
+    rig.pair.boards[1].host().finish(callers[1]).expect("it is open");
+    rig.pair.boards[1].host().abort(callers[2]).expect("it is open");
+    rig.run();
+    let second = rig.client.claim().expect("a slot");
+    rig.ask(Ask::Offer { listener: 7, slot: second });
+    assert!(matches!(rig.told.pop_front(), Some(Told::Accepted { slot, .. }) if slot == second));
+    let mut got = Vec::new();
+    assert_eq!(rig.read(second, &mut got), Read::Bytes(4));
+    assert_eq!(rig.read(second, &mut got), Read::End);
+    assert_eq!(got, b"late");
+    let third = rig.client.claim().expect("a slot");
+    rig.ask(Ask::Offer { listener: 7, slot: third });
+    assert!(rig.told.is_empty(), "it has gone");
+    // Whoever comes beyond the backlog is reset.
+    for _ in 0..BACKLOG_MAX + 3 {
+        rig.call(9);
+    }
+    assert_eq!(rig.desk.counters().refused, 2);
+    rig.told.clear();
+    rig.ask(Ask::Unlisten { listener: 7 });
+    assert!(rig.call(9) != callers[0]);
+    rig.run();
+    let refused = |told: &Completion| matches!(told, Completion::Ended { .. });
+    assert!(rig.world.iter().any(refused), "nobody listens any more");
+    rig.desk.leave(&mut rig.pair.boards[0].host());
+    rig.run();
+    for told in std::mem::take(&mut rig.world) {
+        if let Completion::Opened { stream } = told {
+            let _ = rig.pair.boards[1].host().abort(stream);
+        }
+    }
+    rig.is_home();
+}
+
+#[test]
+fn what_cannot_be_is_said_with_its_reason() {
+    let mut rig = Rig::new(1);
+    let slot = rig.connect(81);
+    assert_eq!(rig.told.pop_front(), Some(Told::Ended { slot, why: Why::Refused }));
+    assert_eq!(rig.client.claim(), None, "the slot is in use until it is closed");
+    for (local, remote, why) in [
+        (None, "192.0.2.1:80", Why::NoRoute),
+        (Some(socket(1, 0)), "10.0.0.2:80", Why::BadAddress),
+        (None, "224.0.0.1:80", Why::NoRoute),
+    ] {
+        rig.ask(Ask::Close { slot });
+        assert_eq!(rig.told.pop_front(), Some(Told::Free { slot }));
+        assert_eq!(rig.client.claim(), Some(slot));
+        let remote: SocketAddr = remote.parse().expect("an address");
+        rig.ask(Ask::Connect { slot, local, remote });
+        assert_eq!(rig.told.pop_front(), Some(Told::Ended { slot, why }), "{remote}");
+    }
+    // What is nobody's, or not free, is counted and has no effect.
+    for ask in [
+        Ask::Look { slot: 9 },
+        Ask::Close { slot: u32::MAX },
+        Ask::Abort { slot: 1 },
+        Ask::Offer { listener: 3, slot },
+        Ask::Connect { slot, local: None, remote: socket(1, 80) },
+        Ask::Unlisten { listener: 1 },
+        Ask::Nagle { slot, is_on: true },
+    ] {
+        rig.ask(ask);
+    }
+    assert!(rig.told.is_empty());
+    assert_eq!(rig.desk.counters().misuse, 7);
+    rig.ask(Ask::Abort { slot });
+    rig.is_home();
+}
+
+#[test]
+fn a_reset_is_told_after_what_came_before_it() {
+    let mut rig = Rig::new(1);
+    let (slot, far) = rig.connected();
+    rig.pair.boards[1].host().write(far, &noise(3 * ROOM)).expect("it is open");
+    rig.pass(Duration::from_secs(1));
+    rig.pair.boards[1].host().abort(far).expect("it is open");
+    rig.run();
+    assert!(!rig.told.contains(&Told::Ended { slot, why: Why::Reset }), "there are bytes to read yet");
+    let mut got = Vec::new();
+    while let Read::Bytes(_) = rig.read(slot, &mut got) {
+        rig.run();
+    }
+    assert!(got == noise(3 * ROOM));
+    assert!(rig.told.contains(&Told::Ended { slot, why: Why::Reset }));
+    rig.ask(Ask::Close { slot });
+    // Its own reset reaches the peer.
+    rig.pair.boards[1].host().listen(socket(1, 82)).expect("a free port");
+    let slot = rig.connect(82);
+    let far = rig.accepted();
+    rig.ask(Ask::Abort { slot });
+    let reset = |told: &Completion| matches!(told, Completion::Ended { stream, .. } if *stream == far);
+    assert!(rig.world.iter().any(reset));
+    rig.is_home();
+}
+
+#[test]
+fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
+    let mut rig = Rig::new(2);
+    let (slot, far) = rig.connected();
+    let bytes = noise(2_000_000);
+    let (mut sent, mut got) = (0, Vec::new());
+    // Until TCP takes no more, and the pipe is full besides.
+    loop {
+        let count = rig.client.write(slot, &bytes[sent..]).expect("a decent board");
+        sent += count;
+        rig.run();
+        if count == 0 {
+            break;
+        }
+    }
+    let connecting = rig.client.claim().expect("a slot");
+    rig.ask(Ask::Connect { slot: connecting, local: None, remote: socket(1, 99) });
+    rig.desk.leave(&mut rig.pair.boards[0].host());
+    assert!(!rig.desk.is_over());
+    while got.len() < sent {
+        rig.read_far(far, &mut got);
+        rig.pass(Duration::from_millis(10));
+    }
+    assert!(got == bytes[..sent]);
+    assert!(rig.world.contains(&Completion::PeerFinished { stream: far }), "a FIN, no reset");
+    assert!(rig.desk.is_over());
+    rig.pair.boards[1].host().close(far).expect("it is open");
+    rig.is_home();
+}
+
+#[test]
+fn whoever_scribbles_over_its_memory_harms_itself_alone() {
+    let ring = Shape::new(64, 48).bytes() as u64;
+    let (slots, slot_bytes) = (128 + 2 * ring, 2 * (128 + ROOM as u64) + 128);
+    let mut condemned = 0;
+    for seed in 0..300 {
+        let mut chance = Chance::from_seed(seed);
+        let mut rig = Rig::new(3);
+        let (slot, far) = rig.connected();
+        rig.ask(Ask::Listen { listener: 1, local: socket(0, 9) });
+        let offered = rig.client.claim().expect("a slot");
+        rig.ask(Ask::Offer { listener: 1, slot: offered });
+        rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
+        let _ = rig.client.write(slot, &noise(3000));
+        let broken = (0..200).any(|_| {
+            // Anywhere, but more often where numbers stand than where payload does: the work ring, and the fronts of slots.
+            let bytes = chance.draw().to_ne_bytes();
+            let at = match chance.below(4) {
+                0 => chance.below(rig.memory.len() as u64),
+                1 => 128 + chance.below(1024),
+                _ => slots + chance.below(3) * slot_bytes + chance.below(256),
+            };
+            let (at, count) = (at & !3, 1 + chance.below(8) as usize);
+            rig.memory.write(at, bytes[..count].into());
+            let _ = rig.client.ask(Ask::Look { slot });
+            let mut host = rig.pair.boards[0].host();
+            let mut broken = rig.desk.work(&mut host).is_err();
+            rig.pair.run();
+            for completion in rig.pair.told(0) {
+                let mut host = rig.pair.boards[0].host();
+                broken |= rig.desk.on_completion(completion, &mut host).is_err();
+            }
+            broken || rig.desk.tell().is_err()
+        });
+        condemned += u32::from(broken);
+        rig.desk.break_off(&mut rig.pair.boards[0].host());
+        assert!(rig.desk.is_over());
+        let _ = rig.pair.boards[1].host().abort(far);
+        let later = rig.pair.now + Duration::from_secs(300);
+        rig.pair.run_until(later.max(Instant::from_nanos(1)));
+        for board in &mut rig.pair.boards {
+            assert!(board.memory_mut().is_home(), "{seed}: {board:?}");
+        }
+    }
+    assert!(condemned > 100, "{condemned} of 300 were found out");
+}
