@@ -3,6 +3,7 @@
 
 mod board;
 mod completions;
+mod connect;
 mod ftam;
 mod lab;
 mod log;
@@ -43,6 +44,7 @@ enum Verb {
     Reload(board::Reload),
     Down(board::Down),
     Capture(board::Capture),
+    Connect(connect::Connect),
     Top(top::Top),
     Talk(talk::Talk),
     Vi(vi::Vi),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Verb::Reload(reload) => reload.run(),
         Verb::Down(down) => down.run(),
         Verb::Capture(capture) => capture.run(),
+        Verb::Connect(connect) => connect.run(),
         Verb::Top(top) => top.run(),
         Verb::Talk(talk) => talk.run(),
         Verb::Vi(vi) => vi.run(),

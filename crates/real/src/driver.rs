@@ -17,7 +17,7 @@
 use crate::clock::{Clock, machine_nanos};
 use crate::link::{AnyLink, Lent, Link, LinkCounters};
 use crate::outward::Outward;
-use crate::wait::{EventSleeper, Sleeper, Waiting, timespec};
+use crate::wait::{Doorbell, EventSleeper, Sleeper, Waiting, timespec};
 use kiban_board::{Board, Host, Input, Output, Program};
 use kiban_ground::{Bell, Instant, Pdu, Wait};
 use kiban_stack::atm::TimedCell;
@@ -83,15 +83,33 @@ impl Doors {
     }
 }
 
-impl Sleeper for Doors {
-    fn sleep(&self, _: &Bell, timeout: Option<Duration>) {
+/// All that rings for the driver.
+struct Bells {
+    doors: Arc<Doors>,
+    others: Vec<Arc<dyn Doorbell + Send + Sync>>,
+}
+
+impl Doorbell for Bells {
+    fn arm(&self) {
+        self.others.iter().for_each(|other| other.arm());
+        self.doors.bell.arm();
+    }
+
+    fn disarm(&self) -> Option<u64> {
+        let others = self.others.iter().filter_map(|other| other.disarm()).min();
+        self.doors.bell.disarm().into_iter().chain(others).min()
+    }
+}
+
+impl Sleeper<Bells> for Doors {
+    fn sleep(&self, _: &Bells, timeout: Option<Duration>) {
         let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit(); 1];
         // Errors are early ends.
         let _ = epoll::wait(&self.epoll, &mut events[..], timeout.map(timespec).as_ref());
     }
 
-    fn wake(&self, bell: &Bell) {
-        self.own.wake(bell);
+    fn wake(&self, bells: &Bells) {
+        self.own.wake(&bells.doors.bell);
     }
 }
 
@@ -143,6 +161,8 @@ pub struct Driver {
     train: Vec<TimedCell>,
     gone: Vec<(usize, io::Error)>,
     doors: Arc<Doors>,
+    /// What programs have armed before the driver sleeps.
+    bells: Vec<Arc<dyn Doorbell + Send + Sync>>,
 }
 
 impl Driver {
@@ -161,6 +181,7 @@ impl Driver {
             train: Vec::new(),
             gone: Vec::new(),
             doors: Arc::new(Doors::new()?),
+            bells: Vec::new(),
         })
     }
 
@@ -246,6 +267,7 @@ impl Driver {
     /// Its file cannot be watched.
     pub fn add_outward(&mut self, program: Box<dyn Outward>) -> io::Result<usize> {
         epoll::add(&self.doors.epoll, program.file(), EventData::new_u64(2), EventFlags::IN)?;
+        self.bells.extend(program.doorbell());
         Ok(self.put_program(Worker::Outward(program)))
     }
 
@@ -492,6 +514,7 @@ impl Driver {
     /// Works and waits until a deadline, or until `done` says so, which is asked after every turn.
     pub fn run(&mut self, waiting: &mut Waiting, until: Instant, mut done: impl FnMut(&mut Driver) -> bool) {
         let doors = self.doors.clone();
+        let bells = Bells { doors: doors.clone(), others: self.bells.clone() };
         loop {
             while self.turn() {
                 if done(self) {
@@ -502,7 +525,7 @@ impl Driver {
                 return;
             }
             let deadline = self.deadline().min(until);
-            waiting.wait(&doors.bell, &*doors, deadline, || self.turn().then_some(()));
+            waiting.wait(&bells, &*doors, deadline, || self.turn().then_some(()));
         }
     }
 

@@ -13,6 +13,7 @@ pub mod measure;
 pub mod osi;
 pub mod outward;
 pub mod rdma;
+pub mod streams;
 mod turn;
 pub mod verbs;
 pub mod vi;

@@ -5,6 +5,7 @@
 //! Files     [`Files`] makes one file of many: each is watched under a number, level-triggered, for what the program can use
 //!           now. Who can use nothing forgets the file, so that nothing spins.
 
+use crate::wait::Doorbell;
 use kiban_board::{Host, Program};
 use kiban_ground::Instant;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -12,6 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Files that one look tells of at most.
 pub const READY_MAX: usize = 64;
@@ -23,15 +25,23 @@ pub trait Outward: Program {
 
     /// Whether there is something to do now.
     fn is_ready(&self) -> bool {
-        let file = self.file();
-        let mut polled = [PollFd::new(&file, PollFlags::IN)];
-        // What fails is looked at.
-        rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))
-            .map_or(true, |ready| ready > 0)
+        is_readable(self.file())
+    }
+
+    /// What the driver arms before it sleeps, where something may turn up that no file tells of until then.
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell + Send + Sync>> {
+        None
     }
 
     /// There is something to do: a bounded part of it.
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant);
+}
+
+fn is_readable(file: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(&file, PollFlags::IN)];
+    // What fails is looked at.
+    rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))
+        .map_or(true, |ready| ready > 0)
 }
 
 /// What a file is watched for. Its end and its errors are always told.
@@ -94,6 +104,11 @@ impl Files {
     /// It is not watched.
     pub fn forget(&self, file: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.0, file)?)
+    }
+
+    /// Whether any is ready now.
+    pub fn has_ready(&self) -> bool {
+        is_readable(self.as_fd())
     }
 
     /// The numbers of files that are ready now, [`READY_MAX`] at most.

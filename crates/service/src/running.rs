@@ -15,7 +15,7 @@ use crate::tape::Tape;
 use kiban_board::{
     AtmPortConfig, Board, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress, PortConfig,
 };
-use kiban_ground::{Instant, Wait};
+use kiban_ground::Instant;
 use kiban_real::driver::Waker;
 use kiban_real::link::{AnyLink, LinkCounters};
 use kiban_real::measure::pause::secret;
@@ -108,14 +108,15 @@ impl Running {
         }
         let mut services = Services::new().map_err(say)?;
         for plan in &plan.services {
-            services.put(plan.clone(), services::make(plan)?);
+            let service = services::make(plan, services.chime())?;
+            services.put(plan.clone(), service);
         }
         let services = driver.add_outward(Box::new(services)).map_err(say)?;
         let orders = Arc::new(Orders::new(driver.waker()));
         let mut running = Running {
+            waiting: driver.waiting(plan.wait),
             plan,
             file: file.to_owned(),
-            waiting: driver.waiting(Wait::Interrupt),
             driver,
             clock,
             began: now,
@@ -321,12 +322,13 @@ impl Running {
             return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
         }
         // What cannot be made is found out before anything has changed.
+        let chime = self.with_services(|services, _, _| services.chime().clone());
         let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
         let made: Vec<_> = plan
             .services
             .iter()
             .filter(is_new)
-            .map(|service| Ok((service.clone(), services::make(service)?)))
+            .map(|service| Ok((service.clone(), services::make(service, &chime)?)))
             .collect::<Result<_, String>>()?;
         let (added, kept) = (made.len(), plan.services.len() - made.len());
         let closed = self.plan.services.len() - kept;

@@ -100,6 +100,8 @@ pub struct Desk {
     telling: VecDeque<Told>,
     piece: Vec<u8>,
     counters: DeskCounters,
+    /// Asks since the client was last rung for the room that this made.
+    taken: usize,
     /// Nobody is told anything any more.
     gone: bool,
 }
@@ -128,6 +130,7 @@ impl Desk {
             telling: VecDeque::new(),
             piece: Vec::new(),
             counters: DeskCounters::default(),
+            taken: 0,
             gone: false,
             layout,
             region,
@@ -137,6 +140,11 @@ impl Desk {
     /// What has happened.
     pub const fn counters(&self) -> DeskCounters {
         self.counters
+    }
+
+    /// Streams that it may have at once.
+    pub const fn slots(&self) -> usize {
+        self.layout.slots()
     }
 
     /// Streams that it has.
@@ -159,8 +167,8 @@ impl Desk {
     /// # Errors
     /// It broke its memory: [`Desk::break_off`] is to follow.
     pub fn work(&mut self, host: &mut Host<'_>) -> Result<bool, Condemned> {
-        let mut taken = false;
-        for _ in 0..self.layout.shape().slots() {
+        let shape = self.layout.shape();
+        for _ in 0..shape.slots() {
             let mut entry = [0; ENTRY_BYTES];
             // Copied once; only the copy is judged.
             match self.work.peek()? {
@@ -169,13 +177,18 @@ impl Desk {
                 Some(_) => return Err(Condemned),
             };
             self.work.give_back();
-            taken = true;
+            self.taken += 1;
             let ask = Ask::read(&entry).ok_or(Condemned)?;
             if !self.act(ask, host)? {
                 self.counters.misuse += 1;
             }
         }
-        Ok(self.tell()? | taken)
+        // A client that found the ring full has filled more than this since.
+        let frees = self.taken >= shape.slots() / 4;
+        if frees {
+            self.taken = 0;
+        }
+        Ok(self.tell()? | frees)
     }
 
     /// What found no room in the ring goes in. Whether anything did.

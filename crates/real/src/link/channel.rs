@@ -8,8 +8,8 @@
 //! 128   …
 //! ```
 //!
-//! Set-up    over a stream socket with an abstract name (`kiban-NAME`): the caller sends one message with its own name
-//!           and the memfd; the callee answers. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one user (SO_PEERCRED),
+//! Set-up    over a stream socket with an abstract name (`kiban-NAME`), or a path where namespaces of the network are to be crossed:
+//!           the caller sends one message with its own name and the memfd; the callee answers. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one user (SO_PEERCRED),
 //!           or the other to root.
 //! Death     the socket stays open as long as both live: its hang-up is the end of the channel, by whatever cause.
 //! Trust     the memfd must be sealed against shrinking before it is mapped, or reading it could kill the process.
@@ -23,14 +23,16 @@ use rustix::io::IoSlice;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    SendFlags, SocketAddrUnix,
 };
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -116,6 +118,8 @@ fn is_ours(socket: &UnixStream) -> bool {
 #[derive(Debug)]
 pub struct Door {
     listener: UnixListener,
+    /// What goes with it.
+    path: Option<PathBuf>,
 }
 
 impl Door {
@@ -129,7 +133,21 @@ impl Door {
             io::Error::new(error.kind(), format!("cannot be called {name:?} in shared memory: {error}"))
         })?;
         listener.set_nonblocking(true)?;
-        Ok(Door { listener })
+        Ok(Door { listener, path: None })
+    }
+
+    /// Opens a door at a path, for the user of this process alone. One that a killed process has left behind makes way.
+    ///
+    /// # Errors
+    /// Another process is there, or the file cannot be made.
+    pub fn open_at(path: &Path) -> io::Result<Door> {
+        if path.exists() && UnixStream::connect(path).is_err() {
+            std::fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(Door { listener, path: Some(path.to_owned()) })
     }
 
     /// The next caller that is here.
@@ -139,6 +157,15 @@ impl Door {
             if is_ours(&socket) && socket.set_nonblocking(true).is_ok() {
                 return Some(Half { socket: Some(socket), calls: None });
             }
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // It may have been cleared away already.
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -164,7 +191,21 @@ impl Half {
     /// # Errors
     /// Nobody has that name, or it belongs to another user.
     pub fn call(name: &[u8], own: &[u8], bytes: usize) -> io::Result<Half> {
-        let socket = connect(name)?;
+        address(name)?;
+        let name = SocketAddrUnix::new_abstract_name(&[b"kiban-", name].concat())?;
+        Half::call_there(&name, own, bytes)
+    }
+
+    /// The same of a door at a path.
+    ///
+    /// # Errors
+    /// As [`Half::call`].
+    pub fn call_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<Half> {
+        Half::call_there(&SocketAddrUnix::new(path)?, own, bytes)
+    }
+
+    fn call_there(door: &SocketAddrUnix, own: &[u8], bytes: usize) -> io::Result<Half> {
+        let socket = connect(door)?;
         if !is_ours(&socket) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -204,12 +245,11 @@ impl AsFd for Half {
 }
 
 /// Connects without ever waiting for the other side to take the call.
-fn connect(name: &[u8]) -> io::Result<UnixStream> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-    address(name)?;
+fn connect(door: &SocketAddrUnix) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(&[b"kiban-", name].concat())?)?;
+    rustix::net::connect(&socket, door)?;
     Ok(UnixStream::from(socket))
 }
 

@@ -6,7 +6,8 @@ use super::units::{Bytes, Length, Rate, Word};
 use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, ServicePlan};
 use crate::link;
 use kiban_board::{BoardConfig, CircuitConfig, MemoryConfig};
-use kiban_ground::SettingError;
+use kiban_ground::{SettingError, Wait};
+use kiban_real::streams::folders;
 use kiban_stack::atm::{Contract, Interval, OC3C_BITS_PER_SECOND, Sustained};
 use kiban_stack::ip::Prefix;
 use kiban_stack::tcp;
@@ -24,7 +25,7 @@ const NAME_BYTES_MAX: usize = 32;
 /// Cells in a second, at a hundred gigabits.
 const CELLS_MAX: f64 = 236e6;
 
-const KINDS: [&str; 5] = ["echo", "discard", "source", "http", "forward"];
+const KINDS: [&str; 6] = ["echo", "discard", "source", "http", "forward", "attach"];
 
 pub(super) struct Judge<'a> {
     pub(super) text: &'a str,
@@ -71,7 +72,7 @@ impl Judge<'_> {
         let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
         let ports = self.ports(&tables.ports, &name)?;
         let routes = tables.routes.iter().map(|route| self.route(route, &ports)).collect::<Result<_, _>>()?;
-        let services = self.services(&tables.services, &ports)?;
+        let services = self.services(&tables.services, &ports, &name)?;
         let metrics = match &tables.metrics {
             Some(metrics) => Some(self.socket(&metrics.listen)?),
             None => None,
@@ -86,6 +87,7 @@ impl Judge<'_> {
             metrics,
             log_json: tables.log.json,
             drain: self.time(tables.drain.as_ref(), Duration::from_secs(10))?,
+            wait: tables.wait.as_ref().map_or(Ok(Wait::Interrupt), |word| self.read(word))?,
             tables,
         })
     }
@@ -510,10 +512,15 @@ impl Judge<'_> {
         Err(self.at(word, format!("{address} is no address of this board"), remedy))
     }
 
-    fn services(&self, said: &[tables::Service], ports: &[PortPlan]) -> Result<Vec<ServicePlan>, Mistake> {
+    fn services(
+        &self,
+        said: &[tables::Service],
+        ports: &[PortPlan],
+        board: &str,
+    ) -> Result<Vec<ServicePlan>, Mistake> {
         let mut services: Vec<ServicePlan> = Vec::new();
         for table in said {
-            let mut service = self.service(table, ports)?;
+            let mut service = self.service(table, ports, board)?;
             if table.name.is_none() {
                 let others = services.iter().filter(|other| other.kind.word() == service.kind.word()).count();
                 if others > 0 {
@@ -530,7 +537,7 @@ impl Judge<'_> {
             }
             if let Some(other) = services.iter().find(|other| other.listen == service.listen) {
                 return Err(self.at(
-                    &table.listen,
+                    table.listen.as_ref().unwrap_or(&table.kind),
                     format!("`{}` listens on {} already", other.name, other.listen),
                     "take another port",
                 ));
@@ -547,11 +554,18 @@ impl Judge<'_> {
         Ok(services)
     }
 
-    fn service(&self, said: &tables::Service, ports: &[PortPlan]) -> Result<ServicePlan, Mistake> {
+    fn service(
+        &self,
+        said: &tables::Service,
+        ports: &[PortPlan],
+        board: &str,
+    ) -> Result<ServicePlan, Mistake> {
         let word = said.kind.value.as_str();
         let name = said.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
         // A key of another kind is a mistake, not a wish that nobody hears.
-        let others: [(&str, bool, &[&str]); 5] = [
+        let others: [(&str, bool, &[&str]); 7] = [
+            ("listen", said.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
+            ("idle", said.idle.is_some(), &["echo", "discard", "source", "http", "forward"]),
             ("root", said.root.is_some(), &["http"]),
             ("list", said.list.is_some(), &["http"]),
             ("head_time", said.head_time.is_some(), &["http"]),
@@ -568,11 +582,16 @@ impl Judge<'_> {
                 "leave it out",
             ));
         }
-        let listen = self.end(&said.listen)?;
         let needs = |key: &str, example: &str| {
             self.missing(&said.kind, format!("`{name}` has no {key}"), format!("add {key} = \"{example}\""))
         };
+        let listen = match &said.listen {
+            Some(listen) => self.end(listen)?,
+            None if word == "attach" => End::Door,
+            None => return Err(needs("listen", "10.9.0.2:80")),
+        };
         let kind = match word {
+            "attach" => Kind::Attach { door: kiban_real::streams::door(&folders().remove(0), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {
@@ -610,16 +629,16 @@ impl Judge<'_> {
                 Kind::Forward { to: end }
             }
         };
-        match (listen, &kind) {
-            (End::Board(address), _) => self.ours(&said.listen, address.ip(), ports)?,
-            (End::Kernel(_), Kind::Forward { .. }) => {}
-            (End::Kernel(_), _) => {
+        match (listen, &said.listen, &kind) {
+            (End::Board(address), Some(said), _) => self.ours(said, address.ip(), ports)?,
+            (End::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
                 return Err(self.at(
-                    &said.listen,
+                    said,
                     "only `forward` listens with the kernel",
                     "listen on an address of the board",
                 ));
             }
+            _ => {}
         }
         let idle = match &said.idle {
             Some(word) if word.value == "none" => None,

@@ -13,6 +13,7 @@ pub use mistake::Mistake;
 use tables::Tables;
 
 use kiban_board::{BoardConfig, CircuitConfig};
+use kiban_ground::Wait;
 use kiban_stack::ip::Prefix;
 use kiban_wire::ethernet::Mac;
 use std::fmt;
@@ -41,6 +42,8 @@ pub struct Plan {
     pub log_json: bool,
     /// How long sessions may take to end when the board stops.
     pub drain: Duration,
+    /// How the board's thread waits.
+    pub wait: Wait,
     tables: Tables,
 }
 
@@ -114,6 +117,8 @@ pub enum End {
     Board(SocketAddr),
     /// On this host's kernel.
     Kernel(SocketAddr),
+    /// At a door for programs of this host.
+    Door,
 }
 
 impl fmt::Display for End {
@@ -121,6 +126,7 @@ impl fmt::Display for End {
         match self {
             End::Board(address) => address.fmt(f),
             End::Kernel(address) => write!(f, "kernel:{address}"),
+            End::Door => f.write_str("this host"),
         }
     }
 }
@@ -166,6 +172,11 @@ pub enum Kind {
         /// To whom.
         to: End,
     },
+    /// Lends the board's TCP to programs of this host.
+    Attach {
+        /// Where they call.
+        door: PathBuf,
+    },
 }
 
 impl Kind {
@@ -177,6 +188,7 @@ impl Kind {
             Kind::Source { .. } => "source",
             Kind::Http { .. } => "http",
             Kind::Forward { .. } => "forward",
+            Kind::Attach { .. } => "attach",
         }
     }
 }
@@ -196,6 +208,9 @@ impl Plan {
         let (old, new) = (&self.tables, &other.tables);
         if self.name != other.name {
             return Some("name".into());
+        }
+        if self.wait != other.wait {
+            return Some("wait".into());
         }
         if old.log != new.log {
             return Some("log".into());

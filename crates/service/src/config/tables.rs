@@ -13,6 +13,8 @@ pub(super) struct Tables {
     pub(super) name: Option<Word>,
     /// How long sessions may take to end when the board stops.
     pub(super) drain: Option<Word>,
+    /// How the board's thread waits.
+    pub(super) wait: Option<Word>,
     /// Packet memory.
     #[serde(default)]
     pub(super) memory: Memory,
@@ -121,7 +123,7 @@ pub(super) struct Service {
     /// Its name; not said: its kind, with a number where there are several.
     pub(super) name: Option<Word>,
     /// Where it listens.
-    pub(super) listen: Word,
+    pub(super) listen: Option<Word>,
     /// Sessions at once.
     pub(super) sessions: Option<usize>,
     /// How long a session may say nothing.

@@ -14,6 +14,7 @@ pub use desk::Desk;
 
 use crate::orders::{Answer, Order};
 use crate::status::Status;
+use kiban_real::streams::folders;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,11 +78,4 @@ impl From<Answer> for Reply {
             Answer::Refused(why) => Reply::Refused(why),
         }
     }
-}
-
-/// Where sockets of this user's boards are: the place for new ones first.
-fn folders() -> Vec<PathBuf> {
-    let run = PathBuf::from("/run/kiban");
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("kiban"));
-    own.into_iter().chain([run]).collect()
 }

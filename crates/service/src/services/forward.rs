@@ -397,6 +397,7 @@ impl Service for Forward {
                 });
                 self.on_kernel = Some(listener.map_err(|error| format!("kernel:{local}: {error}"))?);
             }
+            End::Door => return Err("there is nothing to listen on".into()),
         }
         Ok(())
     }

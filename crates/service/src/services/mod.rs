@@ -3,19 +3,21 @@
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
 //!                          ├─► Http                   ├─► Host
-//! files ready ─► Services ─┴─► Forward ───────────────┘
+//! files ready ─► Services ─┴─► Forward, Attach ───────┘
 //! ```
 //!
-//! Service   knows its own streams and nothing of time but what it is lent, so that the simulator runs it, too; only `forward` has
-//!           files of the system.
+//! Service   knows its own streams and nothing of time but what it is lent, so that the simulator runs it, too; only `forward` and
+//!           `attach` have files of the system.
 //! Bound     each has so many sessions at most; who comes beyond is reset and counted. Who says nothing for too long is ended; that
 //!           is looked for once a second, however many there are.
 //! Change    services come and go while the board runs: one that goes listens no more, and its sessions end in their time.
 
+mod attach;
 mod forward;
 mod http;
 mod plain;
 
+pub use attach::{Attach, Chime};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use plain::{Plain, Role};
@@ -23,10 +25,12 @@ pub use plain::{Plain, Role};
 use crate::config::{End, Kind, ServicePlan};
 use kiban_board::{Completion, Host, Program};
 use kiban_ground::Instant;
+use kiban_real::wait::Doorbell;
 use kiban_real::{Files, Interest, Outward};
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes that are moved in one piece.
@@ -81,7 +85,11 @@ pub trait Service {
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// That can be read.
+    /// Whether there is something to do of which no file tells.
+    fn is_ready(&self) -> bool {
+        false
+    }
+    /// That can be read, or there is something to do.
     fn on_file(&mut self, _host: &mut Host<'_>, _now: Instant) {}
 }
 
@@ -97,6 +105,7 @@ struct Place {
 /// All services of a board: one program.
 pub struct Services {
     files: Files,
+    chime: Arc<Chime>,
     places: Vec<Place>,
     next: u64,
     look_at: Instant,
@@ -127,8 +136,13 @@ impl Services {
     /// The process has too many open files.
     pub fn new() -> io::Result<Services> {
         let (files, places, ready) = (Files::new()?, Vec::new(), Vec::new());
-        let (waiting, failures) = (Vec::new(), Vec::new());
-        Ok(Services { files, places, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
+        let (waiting, failures, chime) = (Vec::new(), Vec::new(), Arc::default());
+        Ok(Services { files, chime, places, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
+    }
+
+    /// What rings for all of them.
+    pub fn chime(&self) -> &Arc<Chime> {
+        &self.chime
     }
 
     /// Adds one that begins when the board does.
@@ -249,11 +263,19 @@ impl Outward for Services {
         self.files.as_fd()
     }
 
+    fn is_ready(&self) -> bool {
+        self.places.iter().any(|place| place.service.is_ready()) || self.files.has_ready()
+    }
+
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell + Send + Sync>> {
+        Some(self.chime.clone())
+    }
+
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
         self.ready.clear();
         self.files.ready(&mut self.ready);
-        for number in &self.ready {
-            if let Some(place) = self.places.iter_mut().find(|place| place.number == *number) {
+        for place in &mut self.places {
+            if self.ready.contains(&place.number) || place.service.is_ready() {
                 place.service.on_file(host, now);
             }
         }
@@ -261,16 +283,16 @@ impl Outward for Services {
     }
 }
 
-/// Makes a service of its plan.
+/// Makes a service of its plan; `chime` is that of the services to which it goes.
 ///
 /// # Errors
 /// A directory that is not there, or no more files.
-pub fn make(plan: &ServicePlan) -> Result<Box<dyn Service>, String> {
+pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> Result<Box<dyn Service>, String> {
     let say = |error: io::Error| format!("service {}: {error}", plan.name);
     let bounds = Bounds { sessions_max: plan.sessions_max, idle: plan.idle };
     let on_board = || match plan.listen {
         End::Board(address) => Ok(address),
-        End::Kernel(_) => Err(format!("service {}: only forward listens with the kernel", plan.name)),
+        _ => Err(format!("service {} listens on the board", plan.name)),
     };
     Ok(match &plan.kind {
         Kind::Echo => Box::new(Plain::new(on_board()?, Role::Echo, bounds)),
@@ -282,6 +304,7 @@ pub fn make(plan: &ServicePlan) -> Result<Box<dyn Service>, String> {
             let config = HttpConfig { list: *list, head_time: *head_time, bounds };
             Box::new(Http::new(on_board()?, Box::new(folder), config))
         }
+        Kind::Attach { door } => Box::new(Attach::new(door.clone(), bounds, chime.clone()).map_err(say)?),
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })
 }

@@ -1,0 +1,62 @@
+//! `kiban connect`: standard input and output on a TCP stream of a running board.
+
+use clap::Args;
+use kiban_real::streams::{Attachment, Stream};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use tokio::io::AsyncWriteExt as _;
+
+/// Connect standard input and output to a TCP stream of a board that runs.
+///
+/// The stream is the board's: its addresses, its routes, its TCP. The board lends it through shared memory, to the user who runs it,
+/// if its configuration has a service of kind "attach". Bytes go both ways until both sides have ended.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban connect 10.9.0.1:7\n  printf 'GET / HTTP/1.0\\r\\n\\r\\n' | kiban connect 10.9.0.1:80\n  kiban connect --listen 10.9.0.2:5000 > file     and, on another host:  nc 10.9.0.2 5000 < file\n\nExit status: 0 when both sides ended in order, 1 otherwise."
+)]
+pub(crate) struct Connect {
+    /// To whom, or where to listen: an IP address and a port.
+    address: SocketAddr,
+    /// Wait at this address of the board for one who connects.
+    #[arg(long)]
+    listen: bool,
+    /// The board's name; not needed where one runs.
+    #[arg(long)]
+    board: Option<String>,
+}
+
+impl Connect {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("this cannot begin: {error}"))?;
+        let ended = runtime.block_on(async {
+            let board = Attachment::attach(self.board.as_deref()).await.map_err(|error| error.to_string())?;
+            let say = |error: std::io::Error| format!("{}: {error}", self.address);
+            let stream = if self.listen {
+                board.listen(self.address).await.map_err(say)?.accept().await.map_err(say)?.0
+            } else {
+                board.connect(self.address).await.map_err(say)?
+            };
+            exchange(stream).await.map_err(say)
+        });
+        // Whoever reads standard input in the background may go on for ever.
+        runtime.shutdown_background();
+        ended.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// Both ways, until both have ended.
+async fn exchange(stream: Stream) -> std::io::Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    let out = async {
+        tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
+        to.shutdown().await
+    };
+    let back = async {
+        let mut stdout = tokio::io::stdout();
+        tokio::io::copy(&mut from, &mut stdout).await?;
+        stdout.flush().await
+    };
+    tokio::try_join!(out, back)?;
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients in this one and others,
+//! this host's kernel as the other end, in a network namespace of the test's own.
+
+use crate::place::{Board, ECHO, PORT, Place, enter, text};
+use kiban_real::streams::{Attachment, Settings, Stream};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
+const BOARD: &str = "10.9.0.2";
+
+async fn attached(place: &Place) -> Attachment {
+    Attachment::attach_at(&place.0.join("kiban/lab.streams"), Settings::default()).await.expect("it takes us")
+}
+
+fn at(host: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(host.parse().expect("an address"), port)
+}
+
+fn noise(length: usize, seed: u32) -> Vec<u8> {
+    (0..length as u32).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+async fn echoes(stream: &mut Stream, words: &[u8]) {
+    stream.write_all(words).await.expect("it takes it");
+    let mut heard = vec![0; words.len()];
+    stream.read_exact(&mut heard).await.expect("it sends it back");
+    assert!(heard == words);
+}
+
+/// A story of clients, on a runtime that stays in the namespace.
+fn story(told: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
+}
+
+fn counter(board: &Board<'_>, name: &str) -> u64 {
+    let status = board.status();
+    let services = status["services"].as_array().expect("services").clone();
+    let attach = services.iter().find(|service| service["kind"] == "attach").expect("it is there");
+    attach["counters"][name].as_u64().expect("a number")
+}
+
+#[test]
+fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itself() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("attach");
+    let mut board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
+    let bytes = noise(20 << 20, 1);
+    let sent = bytes.clone();
+    // The kernel's end: takes everything, sends everything back.
+    let far = std::thread::spawn(move || {
+        let (mut stream, peer) = kernel.accept().expect("it calls");
+        assert_eq!(peer.ip().to_string(), BOARD);
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("a FIN comes");
+        stream.write_all(&all).expect("it listens");
+        all == sent
+    });
+    story(async {
+        let lab = attached(&place).await;
+        let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("somebody listens");
+        assert_eq!(stream.local_addr().ip().to_string(), BOARD);
+        let (mut from, mut to) = tokio::io::split(stream);
+        to.write_all(&bytes).await.expect("it takes it");
+        to.shutdown().await.expect("it takes it");
+        let mut back = Vec::new();
+        from.read_to_end(&mut back).await.expect("it comes back");
+        assert!(back == bytes);
+        // The board's own service, without a wire.
+        let mut own = lab.connect(at(BOARD, 7)).await.expect("it is there");
+        echoes(&mut own, &bytes[..1 << 20]).await;
+        drop(own);
+        // Callers of the kernel's, more than were offered a slot at once.
+        let listener = lab.listen(at(BOARD, 6000)).await.expect("a free port");
+        let taken = lab.listen(at(BOARD, 6000)).await.expect_err("it is taken");
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+        let callers: Vec<_> = (0..40)
+            .map(|number| {
+                std::thread::spawn(move || {
+                    let mut stream = TcpStream::connect((BOARD, 6000)).expect("it listens");
+                    let words = noise(10_000 + number, number as u32);
+                    stream.write_all(&words).expect("it takes it");
+                    stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+                    let mut heard = Vec::new();
+                    stream.read_to_end(&mut heard).expect("it answers");
+                    heard == words
+                })
+            })
+            .collect();
+        for _ in 0..40 {
+            let (mut stream, peer) = listener.accept().await.expect("it calls");
+            assert_eq!(peer.ip().to_string(), "10.9.0.1");
+            let mut words = Vec::new();
+            stream.read_to_end(&mut words).await.expect("a FIN comes");
+            stream.write_all(&words).await.expect("it listens");
+        }
+        assert!(callers.into_iter().all(|caller| caller.join().expect("no panic")));
+        drop(listener);
+        // What cannot be.
+        let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("nobody listens");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
+        assert_eq!(lost.kind(), std::io::ErrorKind::NetworkUnreachable);
+    });
+    assert!(far.join().expect("no panic"));
+    board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
+    // 20 MiB and 1 MiB out, and as much back; forty callers.
+    assert!(counter(&board, "bytes_out") > 21 << 20);
+    assert_eq!(counter(&board, "accepted"), 42);
+    place.kiban(&["down"]);
+    assert_eq!(board.wait(), Some(0));
+    assert!(!place.0.join("kiban/lab.streams").exists());
+}
+
+#[test]
+fn a_client_that_is_killed_or_scribbles_ends_alone() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("killed");
+    let board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
+    story(async {
+        let lab = attached(&place).await;
+        let mut mine = lab.connect(at(BOARD, 7)).await.expect("it is there");
+        // One with work in its rings, in a process of its own.
+        let mut other = place
+            .command(&["connect", "10.9.0.1:5000"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program was built");
+        let (mut far, _) = kernel.accept().expect("it calls");
+        let mut input = other.stdin.take().expect("piped");
+        input.write_all(&noise(50_000, 3)).expect("it reads");
+        let mut first = vec![0; 50_000];
+        far.read_exact(&mut first).expect("it comes");
+        other.kill().expect("it is our child");
+        other.wait().expect("it is our child");
+        assert_eq!(far.read(&mut first).expect("a FIN, as of any process that ends"), 0);
+        drop(far);
+        echoes(&mut mine, &noise(300_000, 4)).await;
+        board.until("its stream has gone", |status| status["services"][1]["sessions"] == 1);
+        // One that breaks its rings is cut off, and nobody else.
+        scribble(&place);
+        board.until("it is cut off", |_| counter(&board, "errors") > 0);
+        echoes(&mut mine, &noise(300_000, 5)).await;
+        // A stranger that says nothing, and one that says nonsense.
+        let silent =
+            std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
+        let mut rude =
+            std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
+        rude.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a socket");
+        assert_eq!(rude.read(&mut [0; 8]).unwrap_or(0), 0, "it is hung up on");
+        echoes(&mut mine, &noise(1000, 6)).await;
+        drop(silent);
+    });
+    assert!(!place.log().contains("panicked"), "{}", place.log());
+}
+
+/// A client that greets well, and then fills its memory with nonsense.
+fn scribble(place: &Place) {
+    use kiban_real::link::channel::Half;
+    use kiban_real::streams::{greeting, understand};
+    let hello = greeting(4, 4096);
+    let bytes = understand(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
+    let mut half = Half::call_at(&place.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
+    let channel = loop {
+        match half.complete(bytes..=bytes).expect("it takes us") {
+            Some(channel) => break channel,
+            None => std::thread::yield_now(),
+        }
+    };
+    let region = channel.region().clone().called(0);
+    for at in (128..bytes as u64).step_by(64) {
+        // A slot that says that it is full, and is longer than it can be.
+        region.write(at, [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat()[..].into());
+    }
+    channel.ring(|| 0);
+    // It hangs up on us.
+    while !channel.is_gone() {
+        channel.own_bell().arm();
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn bytes_go_from_a_pipeline_to_the_board_and_back() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("connect");
+    let _board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let file = place.write("words", &"to and fro, ".repeat(100_000));
+    let shell = format!(
+        "{} connect {BOARD}:7 < {} | cmp - {}",
+        env!("CARGO_BIN_EXE_kiban"),
+        file.display(),
+        file.display()
+    );
+    let output = std::process::Command::new("timeout")
+        .args(["60", "bash", "-o", "pipefail", "-c", &shell])
+        .env("XDG_RUNTIME_DIR", &place.0)
+        .output()
+        .expect("a shell");
+    assert!(output.status.success(), "{}", text(&output));
+    let refused = place.kiban(&["connect", "10.9.0.1:5999"]);
+    assert_eq!(
+        (refused.status.code(), text(&refused).as_str()),
+        (Some(1), "kiban: 10.9.0.1:5999: nobody listens there\n")
+    );
+    let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
+    let told = text(&nobody);
+    assert!(told.contains("no board moon takes clients: add a service of kind \"attach\""), "{told}");
+}
