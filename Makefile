@@ -54,14 +54,16 @@ verbs: ## Build the libraries that run RDMA programs without RDMA hardware, into
 	@crates/verbs/link $(BUILT)/libkiban_verbs.a $(BUILT)/verbs
 
 install: ## Install the program, the libraries, manual pages and completions (PREFIX, DESTDIR); first make verbs
-	@for file in kiban verbs/libibverbs.so.1 verbs/librdmacm.so.1 verbs/libkiban_paths.so verbs/librspreload.so; do \
+	@for file in kiban verbs/libibverbs.so.1 verbs/librdmacm.so.1 verbs/libkiban_paths.so verbs/librspreload.so \
+		verbs/libkiban_sockets.so; do \
 		[ -f "$(BUILT)/$$file" ] || { echo "make: $(BUILT)/$$file is missing: run 'make verbs' first" >&2; exit 1; }; \
 	done
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/kiban' '$(DESTDIR)$(PREFIX)/share/man/man1' \
 		'$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
 	install -s -m 755 '$(BUILT)/kiban' '$(DESTDIR)$(PREFIX)/bin/kiban'
 	install -s -m 755 '$(BUILT)/verbs/libibverbs.so.1' '$(BUILT)/verbs/librdmacm.so.1' \
-		'$(BUILT)/verbs/libkiban_paths.so' '$(BUILT)/verbs/librspreload.so' '$(DESTDIR)$(PREFIX)/lib/kiban'
+		'$(BUILT)/verbs/libkiban_paths.so' '$(BUILT)/verbs/librspreload.so' '$(BUILT)/verbs/libkiban_sockets.so' \
+		'$(DESTDIR)$(PREFIX)/lib/kiban'
 	'$(BUILT)/kiban' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(BUILT)/kiban' completions bash > '$(DESTDIR)$(BASH_COMPLETIONS)/kiban'
 	'$(BUILT)/kiban' completions zsh > '$(DESTDIR)$(ZSH_COMPLETIONS)/_kiban'

@@ -122,6 +122,7 @@ impl Place {
                 ..initiator::Config::default()
             },
             tower,
+            board: None,
             tls: None,
             timeout: PATIENCE,
             timing: false,

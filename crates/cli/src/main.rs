@@ -12,6 +12,7 @@ mod messages;
 mod osi;
 mod rdma;
 mod reproduce;
+mod run;
 mod talk;
 mod top;
 mod tour;
@@ -45,6 +46,7 @@ enum Verb {
     Down(board::Down),
     Capture(board::Capture),
     Connect(connect::Connect),
+    Run(run::Run),
     Top(top::Top),
     Talk(talk::Talk),
     Vi(vi::Vi),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Verb::Down(down) => down.run(),
         Verb::Capture(capture) => capture.run(),
         Verb::Connect(connect) => connect.run(),
+        Verb::Run(run) => run.run(),
         Verb::Top(top) => top.run(),
         Verb::Talk(talk) => talk.run(),
         Verb::Vi(vi) => vi.run(),

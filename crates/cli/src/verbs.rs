@@ -19,9 +19,9 @@ use std::process::{Command, ExitCode};
 const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", PATHS];
 /// Answers for device files that some programs look for.
 const PATHS: &str = "libkiban_paths.so";
-const FOLDER: &str = "KIBAN_VERBS_LIB";
+pub(crate) const FOLDER: &str = "KIBAN_VERBS_LIB";
 const PATH: &str = "LD_LIBRARY_PATH";
-const PRELOAD: &str = "LD_PRELOAD";
+pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 const TRANSPORT: &str = "KIBAN_TRANSPORT";
 
 /// Run an RDMA program without RDMA hardware.
@@ -64,8 +64,7 @@ impl Transport {
 
 impl Verbs {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let folder =
-            find(var_os(FOLDER), &current_exe().map_err(|error| format!("its own place: {error}"))?)?;
+        let folder = folder_of(&LIBRARIES)?;
         let Some((program, arguments)) = self.program.split_first() else {
             return crate::print(&commands(&folder, self.transport)?).map(|()| ExitCode::SUCCESS);
         };
@@ -75,24 +74,34 @@ impl Verbs {
         if let Some(transport) = self.transport {
             command.env(TRANSPORT, transport.name());
         }
-        // It returns only if the program cannot be started.
-        let error = command.exec();
-        let missing = error.kind() == ErrorKind::NotFound;
-        let remedy = if missing { "; is it installed?" } else { "" };
-        eprintln!("kiban: {} cannot be started: {error}{remedy}", program.display());
-        Ok(ExitCode::from(if missing { 127 } else { 126 }))
+        Ok(become_program(command))
     }
 }
 
-/// The folder of the libraries. One that was named is the only one that counts.
-fn find(named: Option<OsString>, program: &Path) -> Result<PathBuf, String> {
+/// The program takes this process's place; if it cannot be started, what is to be said to the shell.
+pub(crate) fn become_program(mut command: Command) -> ExitCode {
+    let error = command.exec();
+    let missing = error.kind() == ErrorKind::NotFound;
+    let remedy = if missing { "; is it installed?" } else { "" };
+    eprintln!("kiban: {} cannot be started: {error}{remedy}", command.get_program().display());
+    ExitCode::from(if missing { 127 } else { 126 })
+}
+
+/// The folder of kiban's libraries, if these are in it.
+pub(crate) fn folder_of(libraries: &[&str]) -> Result<PathBuf, String> {
+    let program = current_exe().map_err(|error| format!("its own place: {error}"))?;
+    find(var_os(FOLDER), &program, libraries)
+}
+
+/// One that was named is the only one that counts.
+fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<PathBuf, String> {
     let named = named.filter(|folder| !folder.is_empty());
     let beside = program.parent().unwrap_or(Path::new("/"));
     let places = match &named {
         Some(folder) => vec![PathBuf::from(folder)],
         None => vec![beside.join("verbs"), beside.join("../lib/kiban")],
     };
-    let has_both = |place: &&PathBuf| LIBRARIES.iter().all(|library| place.join(library).is_file());
+    let has_both = |place: &&PathBuf| libraries.iter().all(|library| place.join(library).is_file());
     let Some(found) = places.iter().find(has_both) else {
         let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
         let remedy = match named {
@@ -101,7 +110,7 @@ fn find(named: Option<OsString>, program: &Path) -> Result<PathBuf, String> {
                 "run 'make verbs' or 'make install' in kiban's sources, or name their folder in {FOLDER}"
             ),
         };
-        return Err(format!("{} are not in {}: {remedy}", LIBRARIES.join(", "), looked.join(" or in ")));
+        return Err(format!("{} are not in {}: {remedy}", libraries.join(", "), looked.join(" or in ")));
     };
     let found = found.canonicalize().map_err(|error| format!("{}: {error}", found.display()))?;
     // ld.so(8) knows no way to write these.
@@ -115,7 +124,7 @@ fn find(named: Option<OsString>, program: &Path) -> Result<PathBuf, String> {
 }
 
 /// Ours first, then what was there.
-fn first(ours: &OsStr, before: Option<OsString>) -> OsString {
+pub(crate) fn first(ours: &OsStr, before: Option<OsString>) -> OsString {
     let mut all = ours.to_owned();
     if let Some(before) = before.filter(|before| !before.is_empty()) {
         all.push(":");
@@ -135,7 +144,7 @@ fn commands(folder: &Path, transport: Option<Transport>) -> Result<String, Strin
 }
 
 /// A word of sh that is this text whatever is in it.
-fn quoted(text: &OsStr) -> Result<String, String> {
+pub(crate) fn quoted(text: &OsStr) -> Result<String, String> {
     let text =
         text.to_str().ok_or_else(|| format!("{} is no UTF-8, and cannot be printed", text.display()))?;
     Ok(format!("'{}'", text.replace('\'', r"'\''")))

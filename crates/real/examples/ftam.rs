@@ -103,6 +103,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
             ..initiator::Config::default()
         },
         tower: TowerConfig::default(),
+        board: None,
         tls: None,
         timeout: PATIENCE,
         timing: false,

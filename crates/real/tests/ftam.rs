@@ -74,6 +74,7 @@ impl Place {
                 ..initiator::Config::default()
             },
             tower: TowerConfig::default(),
+            board: None,
             tls: None,
             timeout: PATIENCE,
             timing: false,

@@ -11,7 +11,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of an entry.
-pub(super) const ENTRY_BYTES: usize = 48;
+pub const ENTRY_BYTES: usize = 48;
 
 /// What a client asks. Slots and listeners are its own numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,7 +260,8 @@ impl Fields {
 }
 
 impl Ask {
-    pub(super) fn bytes(self) -> [u8; ENTRY_BYTES] {
+    /// As an entry of a ring, or a packet.
+    pub fn bytes(self) -> [u8; ENTRY_BYTES] {
         let none = Fields::default();
         match self {
             Ask::Connect { slot, local, remote } => {
@@ -277,8 +278,8 @@ impl Ask {
         .bytes()
     }
 
-    /// None: it is not understood.
-    pub(super) fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Ask> {
+    /// Of an entry; none: it is not understood.
+    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Ask> {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
             1 => Ask::Connect { slot, local, remote: remote? },
@@ -295,7 +296,8 @@ impl Ask {
 }
 
 impl Told {
-    pub(super) fn bytes(self) -> [u8; ENTRY_BYTES] {
+    /// As an entry of a ring, or a packet.
+    pub fn bytes(self) -> [u8; ENTRY_BYTES] {
         let none = Fields::default();
         match self {
             Told::Listening { listener, result } => {
@@ -312,8 +314,8 @@ impl Told {
         .bytes()
     }
 
-    /// None: it is not understood.
-    pub(super) fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Told> {
+    /// Of an entry; none: it is not understood.
+    pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Told> {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
             1 if code == 0 => Told::Listening { listener, result: Ok(()) },

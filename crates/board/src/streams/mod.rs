@@ -30,7 +30,7 @@ mod entry;
 
 pub use client::{Client, Read};
 pub use desk::{Desk, DeskCounters};
-pub use entry::{Ask, Told, Why};
+pub use entry::{Ask, ENTRY_BYTES, Told, Why};
 
 use kiban_ground::pipe;
 use kiban_ground::ring::Shape;

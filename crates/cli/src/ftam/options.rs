@@ -37,6 +37,9 @@ pub(crate) struct Association {
     /// Propose neither restart nor recovery, for peers that refuse whoever does.
     #[arg(long)]
     no_recovery: bool,
+    /// Use the TCP of this board that runs (a service of kind "attach"), not this host's.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// Wait so many seconds for the association.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -103,6 +106,7 @@ impl Association {
                 ..offer
             },
             tower,
+            board: self.board.clone(),
             tls: self.way.connector()?,
             timeout: Duration::from_secs(self.timeout),
             timing: self.timing,

@@ -511,6 +511,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
             ..initiator::Config::default()
         },
         tower: TowerConfig::default(),
+        board: None,
         tls: None,
         timeout: Duration::from_secs(60),
         timing: false,

@@ -11,6 +11,7 @@ use crate::Clock;
 use crate::osi::pump::pump;
 use crate::osi::secure::{self, TlsError};
 use crate::osi::socket;
+use crate::streams::{Attachment, Stream};
 use kiban_board::osi::end::End;
 use kiban_board::osi::tower::TowerConfig;
 use kiban_stack::osi::ftam::filestore::Disk;
@@ -42,12 +43,30 @@ pub struct ClientConfig {
     pub initiator: initiator::Config,
     /// How the layers below are set.
     pub tower: TowerConfig,
+    /// The running board whose TCP is used ([`crate::streams`]); the system's otherwise.
+    pub board: Option<String>,
     /// TLS, if it is to be spoken.
     pub tls: Option<TlsConnector>,
     /// Within this time the association must be made.
     pub timeout: Duration,
     /// Whether the time of each layer is measured.
     pub timing: bool,
+}
+
+/// A stream of a running board's; of several addresses of a host, the first to which it has a way.
+async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
+    let board = Attachment::attach(Some(board)).await?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in tokio::net::lookup_host((config.host.as_str(), config.port)).await? {
+        match board.connect(address).await {
+            Ok(stream) => {
+                stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Why there is no association.
@@ -137,13 +156,14 @@ impl Client {
     async fn connect_patiently(config: &ClientConfig) -> Result<Client, ConnectError> {
         let disk = DirectoryDisk::open(&config.local, config.disk)
             .map_err(|error| ConnectError::Local(config.local.clone(), error))?;
-        let socket = socket::connect(&config.host, config.port).await.map_err(ConnectError::Socket)?;
-        let mut client = match &config.tls {
-            None => Client::begin(config, disk, socket),
-            Some(tls) => {
-                let name = secure::server_name(&config.host).map_err(ConnectError::Tls)?;
-                let socket = tls.connect(name, socket).await.map_err(ConnectError::Socket)?;
-                Client::begin(config, disk, socket)
+        let mut client = match &config.board {
+            None => {
+                let socket = socket::connect(&config.host, config.port).await;
+                Client::speak(config, disk, socket.map_err(ConnectError::Socket)?).await?
+            }
+            Some(board) => {
+                let stream = on_board(board, config).await;
+                Client::speak(config, disk, stream.map_err(ConnectError::Socket)?).await?
             }
         };
         match client.events.recv().await {
@@ -153,6 +173,17 @@ impl Client {
                 Err(client.disconnected.get().cloned().map_or(ConnectError::Lost, ConnectError::Disconnected))
             }
         }
+    }
+
+    /// With TLS, or without.
+    async fn speak<S>(config: &ClientConfig, disk: DirectoryDisk, socket: S) -> Result<Client, ConnectError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(tls) = &config.tls else { return Ok(Client::begin(config, disk, socket)) };
+        let name = secure::server_name(&config.host).map_err(ConnectError::Tls)?;
+        let socket = tls.connect(name, socket).await.map_err(ConnectError::Socket)?;
+        Ok(Client::begin(config, disk, socket))
     }
 
     fn begin<S>(config: &ClientConfig, disk: DirectoryDisk, mut socket: S) -> Client

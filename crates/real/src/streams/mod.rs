@@ -42,6 +42,11 @@ pub fn door(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.streams"))
 }
 
+/// The door for sockets of a board, for programs that know nothing of it.
+pub fn sockets_door(folder: &Path, board: &str) -> PathBuf {
+    folder.join(format!("{board}.sockets"))
+}
+
 /// What a client says first: how its memory is laid out, as two numbers.
 pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
     [(slots as u32).to_be_bytes(), (room as u32).to_be_bytes()].concat()

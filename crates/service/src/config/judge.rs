@@ -7,7 +7,7 @@ use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, ServicePlan};
 use crate::link;
 use kiban_board::{BoardConfig, CircuitConfig, MemoryConfig};
 use kiban_ground::{SettingError, Wait};
-use kiban_real::streams::folders;
+use kiban_real::streams::{door, folders, sockets_door};
 use kiban_stack::atm::{Contract, Interval, OC3C_BITS_PER_SECOND, Sustained};
 use kiban_stack::ip::Prefix;
 use kiban_stack::tcp;
@@ -25,7 +25,7 @@ const NAME_BYTES_MAX: usize = 32;
 /// Cells in a second, at a hundred gigabits.
 const CELLS_MAX: f64 = 236e6;
 
-const KINDS: [&str; 6] = ["echo", "discard", "source", "http", "forward", "attach"];
+const KINDS: [&str; 7] = ["echo", "discard", "source", "http", "forward", "attach", "sockets"];
 
 pub(super) struct Judge<'a> {
     pub(super) text: &'a str,
@@ -565,7 +565,7 @@ impl Judge<'_> {
         // A key of another kind is a mistake, not a wish that nobody hears.
         let others: [(&str, bool, &[&str]); 7] = [
             ("listen", said.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
-            ("idle", said.idle.is_some(), &["echo", "discard", "source", "http", "forward"]),
+            ("idle", said.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),
             ("root", said.root.is_some(), &["http"]),
             ("list", said.list.is_some(), &["http"]),
             ("head_time", said.head_time.is_some(), &["http"]),
@@ -587,11 +587,13 @@ impl Judge<'_> {
         };
         let listen = match &said.listen {
             Some(listen) => self.end(listen)?,
-            None if word == "attach" => End::Door,
+            None if word == "attach" => End::Door("attach"),
+            None if word == "sockets" => End::Door("sockets"),
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
-            "attach" => Kind::Attach { door: kiban_real::streams::door(&folders().remove(0), board) },
+            "attach" => Kind::Attach { door: door(&folders().remove(0), board) },
+            "sockets" => Kind::Sockets { door: sockets_door(&folders().remove(0), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {

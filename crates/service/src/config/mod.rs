@@ -117,8 +117,8 @@ pub enum End {
     Board(SocketAddr),
     /// On this host's kernel.
     Kernel(SocketAddr),
-    /// At a door for programs of this host.
-    Door,
+    /// At a door for programs of this host that attach, or for those that use sockets.
+    Door(&'static str),
 }
 
 impl fmt::Display for End {
@@ -126,7 +126,7 @@ impl fmt::Display for End {
         match self {
             End::Board(address) => address.fmt(f),
             End::Kernel(address) => write!(f, "kernel:{address}"),
-            End::Door => f.write_str("this host"),
+            End::Door(_) => f.write_str("this host"),
         }
     }
 }
@@ -172,7 +172,12 @@ pub enum Kind {
         /// To whom.
         to: End,
     },
-    /// Lends the board's TCP to programs of this host.
+    /// Lends sockets of the board's to programs that know nothing of it.
+    Sockets {
+        /// Where they call.
+        door: PathBuf,
+    },
+    /// Lends the board's TCP to programs of this host, through shared memory.
     Attach {
         /// Where they call.
         door: PathBuf,
@@ -189,6 +194,7 @@ impl Kind {
             Kind::Http { .. } => "http",
             Kind::Forward { .. } => "forward",
             Kind::Attach { .. } => "attach",
+            Kind::Sockets { .. } => "sockets",
         }
     }
 }

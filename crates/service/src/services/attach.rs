@@ -223,11 +223,7 @@ fn add(counters: &mut ServiceCounters, desk: &Desk) {
 impl Service for Attach {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        if let Some(folder) = self.path.parent() {
-            let mut builder = std::fs::DirBuilder::new();
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            builder.recursive(true).create(folder).map_err(say)?;
-        }
+        super::make_folder(&self.path).map_err(say)?;
         let door = Door::open_at(&self.path).map_err(say)?;
         self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
         self.door = Some(door);

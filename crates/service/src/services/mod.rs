@@ -3,11 +3,11 @@
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
 //!                          ├─► Http                   ├─► Host
-//! files ready ─► Services ─┴─► Forward, Attach ───────┘
+//! files ready ─► Services ─┴─► Forward, Attach, Sockets ─┘
 //! ```
 //!
-//! Service   knows its own streams and nothing of time but what it is lent, so that the simulator runs it, too; only `forward` and
-//!           `attach` have files of the system.
+//! Service   knows its own streams and nothing of time but what it is lent, so that the simulator runs it, too; only `forward`, `attach`
+//!           and `sockets` have files of the system.
 //! Bound     each has so many sessions at most; who comes beyond is reset and counted. Who says nothing for too long is ended; that
 //!           is looked for once a second, however many there are.
 //! Change    services come and go while the board runs: one that goes listens no more, and its sessions end in their time.
@@ -16,11 +16,14 @@ mod attach;
 mod forward;
 mod http;
 mod plain;
+mod relay;
+mod sockets;
 
 pub use attach::{Attach, Chime};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use plain::{Plain, Role};
+pub use sockets::Sockets;
 
 use crate::config::{End, Kind, ServicePlan};
 use kiban_board::{Completion, Host, Program};
@@ -30,6 +33,8 @@ use kiban_real::{Files, Interest, Outward};
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -283,6 +288,13 @@ impl Outward for Services {
     }
 }
 
+/// Makes the folder in which a door is to be.
+fn make_folder(door: &Path) -> io::Result<()> {
+    let Some(folder) = door.parent() else { return Ok(()) };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder)
+}
+
 /// Makes a service of its plan; `chime` is that of the services to which it goes.
 ///
 /// # Errors
@@ -305,6 +317,7 @@ pub fn make(plan: &ServicePlan, chime: &Arc<Chime>) -> Result<Box<dyn Service>, 
             Box::new(Http::new(on_board()?, Box::new(folder), config))
         }
         Kind::Attach { door } => Box::new(Attach::new(door.clone(), bounds, chime.clone()).map_err(say)?),
+        Kind::Sockets { door } => Box::new(Sockets::new(door.clone(), bounds).map_err(say)?),
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })
 }

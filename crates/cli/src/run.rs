@@ -1,0 +1,82 @@
+//! `kiban run`: programs that know nothing of kiban, on the TCP of a board that runs.
+//!
+//! How       LD_PRELOAD names our library (crates/service/preload/sockets.c), KIBAN_SOCKETS the board's door. The program takes
+//!           this process's place.
+//! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked without libc.so, does not load it.
+
+use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
+use clap::Args;
+use kiban_real::streams::{folders, sockets_door};
+use std::env::var_os;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+const LIBRARY: &str = "libkiban_sockets.so";
+const DOOR: &str = "KIBAN_SOCKETS";
+
+/// Run a program whose TCP is that of a board that runs.
+///
+/// What the program connects to goes over the board, if the board has a route there, and what it listens for is listened for on the
+/// board; everything else stays as it is. The program needs no change: its sockets have the same numbers, and poll, epoll, threads and
+/// children work as ever. The board lends them to the user who runs it, if its configuration has a service of kind "sockets".
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban run -- curl http://10.9.0.1/\n  kiban run -- iperf3 -c 10.9.0.1\n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\n  eval \"$(kiban run --env)\"                          for every program of this shell\n\nVariables:\n  KIBAN_SOCKETS=PATH          the board's door, as --env prints it\n  KIBAN_VERBS_LIB=FOLDER      where kiban's libraries are, if not beside this program\n\nExit status: the program's, 126 or 127 when it cannot be started, 1 when no board lends sockets, 2 for a mistake in the arguments."
+)]
+pub(crate) struct Run {
+    /// The board's name; not needed where one runs.
+    #[arg(long)]
+    board: Option<String>,
+    /// Print the environment as commands of sh, and run nothing.
+    #[arg(long, conflicts_with = "program")]
+    env: bool,
+    /// The program and its arguments.
+    #[arg(required_unless_present = "env", trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let door = door(self.board.as_deref())?;
+        let library = folder_of(&[LIBRARY])?.join(LIBRARY);
+        // ld.so(8) knows no way to write these.
+        if library.to_str().is_none_or(|path| path.contains([' ', ':'])) {
+            let place = library.display();
+            return Err(format!("{PRELOAD} cannot name {place}: move it to a place without ' ' and ':'"));
+        }
+        let Some((program, arguments)) = self.program.split_first() else {
+            let (library, door) = (quoted(library.as_os_str())?, quoted(door.as_os_str())?);
+            let text =
+                format!("export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\nexport {DOOR}={door}\n");
+            return crate::print(&text).map(|()| ExitCode::SUCCESS);
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).env(PRELOAD, first(library.as_os_str(), var_os(PRELOAD))).env(DOOR, door);
+        Ok(become_program(command))
+    }
+}
+
+/// The door of a board; without a name of the only one that lends sockets.
+fn door(board: Option<&str>) -> Result<PathBuf, String> {
+    let remedy = "add a service of kind \"sockets\" to its configuration";
+    if let Some(board) = board {
+        let found = folders().iter().map(|folder| sockets_door(folder, board)).find(|door| door.exists());
+        return found.ok_or_else(|| format!("no board {board} lends sockets: {remedy}"));
+    }
+    let files = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let doors: Vec<PathBuf> = files
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "sockets"))
+        .collect();
+    match &doors[..] {
+        [one] => Ok(one.clone()),
+        [] => Err(format!("no board lends sockets: {remedy}")),
+        many => {
+            let names =
+                many.iter().filter_map(|door| door.file_stem()).map(|name| name.display().to_string());
+            let names: Vec<String> = names.collect();
+            Err(format!("several boards lend sockets, name one: {}", names.join(", ")))
+        }
+    }
+}

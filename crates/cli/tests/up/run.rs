@@ -1,0 +1,274 @@
+//! `kiban run`: programs that know nothing of kiban, unchanged, on a running board's TCP; this host's kernel is the other end.
+//!
+//! Needs     a C compiler for the library that is preloaded, curl, iperf3, python3.
+
+use crate::place::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+
+const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
+
+/// The folder of the library, made as `make verbs` makes it.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../service/preload/sockets.c");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", source]);
+    cc.arg("-o").arg(folder.join("libkiban_sockets.so")).args(["-lpthread", "-ldl"]);
+    let output = cc.output().expect("there is a C compiler");
+    assert!(output.status.success(), "{}", text(&output));
+    folder
+});
+
+/// A program on the board.
+fn on_board(place: &Place, program: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["60", KIBAN, "run", "--"]).args(program);
+    command.env("XDG_RUNTIME_DIR", &place.0).env("KIBAN_VERBS_LIB", &*LIBRARY).current_dir(&place.0);
+    command
+}
+
+fn told(mut command: Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// A server that says something when it listens, and is ended with the test.
+struct Server(Child);
+
+impl Server {
+    /// Waits until somebody is answered.
+    fn begin(mut command: Command, answers: impl Fn() -> bool) -> Server {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
+        let mut server = Server(child);
+        while !answers() {
+            assert!(server.0.try_wait().expect("it is our child").is_none(), "{command:?} has ended");
+            std::thread::yield_now();
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // `timeout` passes this on to what it runs.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn answers_http(url: &str) -> bool {
+    run("curl", &["-s", "-o", "/dev/null", "--max-time", "5", url]).status.success()
+}
+
+#[test]
+fn curl_and_a_server_in_python_carry_a_file_each_way() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-curl");
+    let _board = place.up(&format!("{PORT}{ECHO}{SOCKETS}"));
+    let bytes: Vec<u8> = (0..60_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    place.write("small", "hello");
+    let mut file = std::fs::File::create(place.0.join("big")).expect("room");
+    file.write_all(&bytes).expect("room");
+    let wanted = digest_of(&mut &bytes[..]);
+    let server = ["-m", "http.server", "--bind"];
+    // The kernel serves, the board fetches.
+    let mut kernel = Command::new("python3");
+    kernel.args(server).args(["10.9.0.1", "8000"]).current_dir(&place.0);
+    let kernel = Server::begin(kernel, || answers_http("http://10.9.0.1:8000/small"));
+    let fetched = told(on_board(&place, &["curl", "-sSf", "http://10.9.0.1:8000/big"]));
+    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+    assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
+    drop(kernel);
+    // The board serves, the kernel fetches; and another program on the board.
+    let board = on_board(&place, &["python3", "-m", "http.server", "--bind", "10.9.0.2", "8000"]);
+    let _server = Server::begin(board, || answers_http("http://10.9.0.2:8000/small"));
+    let fetched = run("curl", &["-sSf", "http://10.9.0.2:8000/big"]);
+    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+    assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
+    let fetched = told(on_board(&place, &["curl", "-sSf", "http://10.9.0.2:8000/small"]));
+    assert_eq!(text(&fetched), "hello");
+}
+
+#[test]
+fn iperf3_measures_both_ways_from_both_sides() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-iperf");
+    let _board = place.up(&format!("{PORT}{SOCKETS}"));
+    // A port that is connected to in vain shows whether it listens, without disturbing who does.
+    let listens = |port: &str| text(&run("ss", &["-Hltn", "sport", "=", port])).contains(port);
+    let mut kernel = Command::new("iperf3");
+    kernel.args(["-s", "-B", "10.9.0.1", "-p", "5201"]);
+    let kernel = Server::begin(kernel, || listens(":5201"));
+    for more in [&[][..], &["-R"], &["-P", "8"]] {
+        let arguments = ["iperf3", "-c", "10.9.0.1", "-p", "5201", "-n", "20M", "-J"];
+        let output = told(on_board(&place, &[&arguments[..], more].concat()));
+        assert_iperf(&output, more);
+    }
+    drop(kernel);
+    let status = || text(&place.kiban(&["status", "lab"]));
+    let _server = Server::begin(on_board(&place, &["iperf3", "-s", "-p", "5202"]), || {
+        run("iperf3", &["-c", "10.9.0.2", "-p", "5202", "-n", "1K"]).status.success()
+    });
+    for more in [&[][..], &["-R"]] {
+        let arguments = ["-c", "10.9.0.2", "-p", "5202", "-n", "20M", "-J"];
+        assert_iperf(&run("iperf3", &[&arguments[..], more].concat()), more);
+    }
+    assert!(status().contains("sockets"), "{}", status());
+}
+
+fn assert_iperf(output: &Output, more: &[&str]) {
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
+    assert!(report.get("error").is_none(), "{more:?}: {report}");
+    let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
+    // What is still on its way when the sender has sent enough is not counted by iperf3.
+    assert!(bytes >= 18 << 20, "{more:?}: {bytes}");
+}
+
+/// What Python sees of names, options, waiting, ends.
+const STORY: &str = r#"
+import asyncio, errno, os, select, socket, sys, threading
+
+far = ("10.9.0.1", 5000)
+kernel = os.environ.pop("PEER")
+
+# Names, and a stream both ways.
+s = socket.create_connection(far, timeout=20)
+assert s.getsockname()[0] == "10.9.0.2" and s.getpeername() == far, (s.getsockname(), s.getpeername())
+assert s.family == socket.AF_INET
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+s.sendall(b"echo")
+assert s.recv(4, socket.MSG_WAITALL) == b"echo"
+# A copy of the number is the same stream, and knows its names.
+copy = s.dup()
+assert copy.getpeername() == far
+# A child has it.
+pid = os.fork()
+if pid == 0:
+    copy.sendall(b"from the child")
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+got = b""
+while len(got) < 14:
+    got += s.recv(14 - len(got))
+assert got == b"from the child", got
+copy.close()
+s.shutdown(socket.SHUT_WR)
+assert s.recv(1) == b"", "an end in order is an end"
+s.close()
+
+# Nobody listens: blocking, and not.
+try:
+    socket.create_connection(("10.9.0.1", 5999), timeout=20)
+    assert False
+except ConnectionRefusedError:
+    pass
+s = socket.socket()
+s.setblocking(False)
+error = s.connect_ex(("10.9.0.1", 5999))
+if error == errno.EINPROGRESS:
+    select.select([], [s], [], 20)
+    error = s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+assert error == errno.ECONNREFUSED, error
+s.close()
+
+# A reset is no end.
+s = socket.create_connection(far, timeout=20)
+s.sendall(b"reset")
+try:
+    assert s.recv(100) != b"", "a reset"
+    assert False
+except ConnectionResetError:
+    pass
+s.close()
+
+# What is not the board's stays the system's.
+listener = socket.create_server(("127.0.0.1", 0))
+own = socket.create_connection(listener.getsockname(), timeout=20)
+peer, _ = listener.accept()
+own.sendall(b"own")
+assert peer.recv(3) == b"own"
+
+# A listener, with poll, and two dozen callers at once.
+async def main():
+    async def echo(reader, writer):
+        assert writer.get_extra_info("peername")[0] == "10.9.0.1"
+        writer.write(await reader.read())
+        await writer.drain()
+        writer.close()
+    server = await asyncio.start_server(echo, "0.0.0.0", 6000)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", kernel, env={}, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0 and out == b"24\n", out
+    # Streams that do not block, through the runtime's epoll.
+    streams = [await asyncio.open_connection(*far) for _ in range(24)]
+    for number, (reader, writer) in enumerate(streams):
+        writer.write(b"echo" * (1000 + number))
+    for number, (reader, writer) in enumerate(streams):
+        assert await reader.readexactly(4 * (1000 + number)) == b"echo" * (1000 + number)
+        writer.close()
+asyncio.run(asyncio.wait_for(main(), 50))
+print("all is well")
+"#;
+
+/// The kernel's end of it: echoes; resets who asks for that.
+const FAR: &str = r#"
+import socket, struct, threading
+def serve(stream):
+    while data := stream.recv(65536):
+        if data == b"reset":
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            break
+        stream.sendall(data)
+    stream.close()
+listener = socket.create_server(("10.9.0.1", 5000), backlog=100)
+while True:
+    stream, _ = listener.accept()
+    threading.Thread(target=serve, args=(stream,)).start()
+"#;
+
+/// Callers of the kernel's.
+const PEER: &str = r#"
+import socket
+streams = [socket.create_connection(("10.9.0.2", 6000), timeout=20) for _ in range(24)]
+done = 0
+for number, stream in enumerate(streams):
+    stream.sendall(b"call" * number)
+    stream.shutdown(socket.SHUT_WR)
+    got = b""
+    while data := stream.recv(65536):
+        got += data
+    done += got == b"call" * number
+print(done)
+"#;
+
+#[test]
+fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-python");
+    let board = place.up(&format!("{PORT}{SOCKETS}"));
+    let mut far = Command::new("python3");
+    far.args(["-c", FAR]);
+    let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
+    let mut story = on_board(&place, &["python3", "-c", STORY]);
+    story.env("PEER", PEER);
+    let output = told(story);
+    assert_eq!(text(&output), "all is well\n", "{}", place.log());
+    board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
+    let refused = place.kiban(&["run", "--board", "moon", "--", "true"]);
+    assert_eq!(
+        text(&refused),
+        "kiban: no board moon lends sockets: add a service of kind \"sockets\" to its configuration\n"
+    );
+}

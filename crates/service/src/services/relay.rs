@@ -1,0 +1,421 @@
+//! Relays: a stream of the board's on one side, a socket of this host's on the other.
+//!
+//! Halves    each direction ends for itself: a FIN on one side becomes one on the other when all before it has gone through. A
+//!           reset becomes a reset.
+//! Back      one page of the board's and one piece of the socket's wait for a relay at most; then the window closes on the one
+//!           side, and the socket's buffer fills on the other. A socket from which nothing can be used is not watched.
+//! Blocks    nothing, whatever others who hold the socket set: every call says so itself.
+
+use super::{PIECE_BYTES, ServiceCounters};
+use kiban_board::streams::Why;
+use kiban_board::{Completion, Host, Reason, StreamId};
+use kiban_ground::{Instant, Slice};
+use kiban_real::{Files, Interest};
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::time::Duration;
+
+/// Pieces that one relay moves at once, so that it starves nobody.
+const PIECES_MAX: usize = 8;
+/// Calls that wait for nothing, and whose broken pipes are errors.
+const FLAGS: i32 = (rustix::net::SendFlags::DONTWAIT.bits() | rustix::net::SendFlags::NOSIGNAL.bits()) as i32;
+
+/// How a relay begins.
+pub(super) struct Begin {
+    /// Of the host's side.
+    pub(super) socket: Socket,
+    /// Whether the socket is connected.
+    pub(super) is_connected: bool,
+    /// Whether the stream is open.
+    pub(super) is_open: bool,
+    /// Bytes at the front of what the socket says that are nobody's.
+    pub(super) skips: usize,
+    /// Whether the socket is told, by one byte, why the stream could not be opened.
+    pub(super) tells_why: bool,
+}
+
+/// One relay.
+struct Relay {
+    number: u64,
+    socket: Socket,
+    is_connected: bool,
+    is_open: bool,
+    skips: usize,
+    tells_why: bool,
+    /// What the socket did not take, and how much of it has gone.
+    outward: Option<(Slice, usize)>,
+    /// What the stream did not take, and how much of it has gone.
+    inward: Vec<u8>,
+    inward_sent: usize,
+    /// The peer on the board's side sends no more; and that has been told.
+    board_finished: bool,
+    told_socket: bool,
+    /// The same of the socket's side.
+    socket_finished: bool,
+    told_board: bool,
+    watched: Option<Interest>,
+    moved_at: Instant,
+}
+
+/// What becomes of a relay.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Stay,
+    Close,
+    Cut,
+}
+
+/// The relays of a service; their sockets are among its files.
+pub(super) struct Relays {
+    relays: BTreeMap<StreamId, Relay>,
+    by_number: BTreeMap<u64, StreamId>,
+    next: u64,
+    piece: Vec<u8>,
+}
+
+impl Relays {
+    /// None yet; the first has the number `first` among the files.
+    pub(super) fn new(first: u64) -> Relays {
+        Relays {
+            relays: BTreeMap::new(),
+            by_number: BTreeMap::new(),
+            next: first,
+            piece: vec![0; PIECE_BYTES],
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.relays.len()
+    }
+
+    /// A relay begins; whichever side is not there yet is waited for.
+    pub(super) fn begin(
+        &mut self,
+        stream: StreamId,
+        begin: Begin,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        let number = self.next;
+        self.next += 1;
+        counters.accepted += 1;
+        let Begin { socket, is_connected, is_open, skips, tells_why } = begin;
+        let relay = Relay {
+            number,
+            socket,
+            is_connected,
+            is_open,
+            skips,
+            tells_why,
+            outward: None,
+            inward: Vec::new(),
+            inward_sent: 0,
+            board_finished: false,
+            told_socket: false,
+            socket_finished: false,
+            told_board: false,
+            watched: None,
+            moved_at: now,
+        };
+        self.by_number.insert(number, stream);
+        self.relays.insert(stream, relay);
+    }
+
+    /// Moves what can be moved; ends the relay when all is done.
+    pub(super) fn pump(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        files: &Files,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        let Some(relay) = self.relays.get_mut(&stream) else { return };
+        let before = (counters.bytes_in, counters.bytes_out);
+        let next = relay.work(stream, host, &mut self.piece, counters);
+        if before != (counters.bytes_in, counters.bytes_out) {
+            relay.moved_at = now;
+        }
+        let next = match next {
+            Next::Stay if relay.watch(files).is_err() => Next::Cut,
+            next => next,
+        };
+        if next == Next::Stay {
+            return;
+        }
+        if let Some(relay) = self.remove(stream) {
+            if next == Next::Cut {
+                counters.cut += 1;
+                reset(&relay.socket);
+                let _ = host.abort(stream);
+            } else {
+                counters.ended += 1;
+                // It may have ended in this moment.
+                let _ = host.close(stream);
+            }
+        }
+    }
+
+    fn remove(&mut self, stream: StreamId) -> Option<Relay> {
+        let relay = self.relays.remove(&stream)?;
+        self.by_number.remove(&relay.number);
+        Some(relay)
+    }
+
+    /// Something has happened to a stream, which may be another's.
+    pub(super) fn on_completion(
+        &mut self,
+        completion: Completion,
+        host: &mut Host<'_>,
+        files: &Files,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        let (Completion::Opened { stream }
+        | Completion::Readable { stream }
+        | Completion::Writable { stream }
+        | Completion::PeerFinished { stream }
+        | Completion::Ended { stream, .. }) = completion
+        else {
+            return;
+        };
+        let Some(relay) = self.relays.get_mut(&stream) else { return };
+        match completion {
+            Completion::Opened { .. } => relay.is_open = true,
+            Completion::PeerFinished { .. } => relay.board_finished = true,
+            Completion::Ended { reason, .. } => {
+                return self.on_ended(stream, reason, host, files, counters, now);
+            }
+            _ => {}
+        }
+        self.pump(stream, host, files, counters, now);
+    }
+
+    /// A relay's stream is over; what came before is not forgotten if the end was in order.
+    fn on_ended(
+        &mut self,
+        stream: StreamId,
+        reason: Reason,
+        host: &mut Host<'_>,
+        files: &Files,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        if let (Reason::Closed, Some(relay)) = (reason, self.relays.get_mut(&stream)) {
+            relay.board_finished = true;
+            relay.told_board = true;
+            self.pump(stream, host, files, counters, now);
+        }
+        let Some(relay) = self.remove(stream) else { return };
+        let is_whole = reason == Reason::Closed && relay.outward.is_none() && relay.told_socket;
+        if is_whole {
+            counters.ended += 1;
+        } else {
+            counters.cut += 1;
+            if relay.tells_why && !relay.is_open {
+                // Who does not listen does not learn of it.
+                let _ = relay.socket.send_with_flags(&[Why::from(reason) as u8], FLAGS);
+            }
+            reset(&relay.socket);
+        }
+        let _ = host.close(stream);
+    }
+
+    /// The socket of a number is ready: whether it is one of these.
+    pub(super) fn on_ready(
+        &mut self,
+        number: u64,
+        host: &mut Host<'_>,
+        files: &Files,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) -> bool {
+        let Some(stream) = self.by_number.get(&number).copied() else { return false };
+        self.pump(stream, host, files, counters, now);
+        true
+    }
+
+    /// Ends those that have said nothing for too long.
+    pub(super) fn look(
+        &mut self,
+        idle: Option<Duration>,
+        host: &mut Host<'_>,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        let Some(idle) = idle else { return };
+        let Relays { relays, by_number, .. } = self;
+        relays.retain(|stream, relay| {
+            let stays = relay.moved_at + idle > now;
+            if !stays {
+                counters.idle += 1;
+                counters.cut += 1;
+                by_number.remove(&relay.number);
+                reset(&relay.socket);
+                let _ = host.abort(*stream);
+            }
+            stays
+        });
+    }
+
+    /// Cuts all.
+    pub(super) fn cut(&mut self, host: &mut Host<'_>, counters: &mut ServiceCounters) {
+        self.by_number.clear();
+        for (stream, relay) in std::mem::take(&mut self.relays) {
+            counters.cut += 1;
+            reset(&relay.socket);
+            let _ = host.abort(stream);
+        }
+    }
+}
+
+impl Relay {
+    fn work(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        piece: &mut [u8],
+        counters: &mut ServiceCounters,
+    ) -> Next {
+        if !self.is_connected {
+            match self.socket.take_error() {
+                Ok(None) => {}
+                _ => {
+                    counters.errors += 1;
+                    return Next::Cut;
+                }
+            }
+            self.is_connected = self.socket.peer_addr().is_ok();
+        }
+        if !self.is_connected || !self.is_open {
+            return Next::Stay;
+        }
+        let moved =
+            self.go_out(stream, host, counters).and_then(|()| self.go_in(stream, host, piece, counters));
+        match moved {
+            Err(_) => Next::Cut,
+            Ok(()) if self.told_socket && self.told_board => Next::Close,
+            Ok(()) => Next::Stay,
+        }
+    }
+
+    /// From the board to the socket.
+    fn go_out(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        counters: &mut ServiceCounters,
+    ) -> io::Result<()> {
+        while !self.told_socket {
+            let (slice, mut sent) = match self.outward.take() {
+                Some(held) => held,
+                None => match host.take(stream) {
+                    Ok(Some(slice)) => {
+                        counters.bytes_in += slice.len() as u64;
+                        (slice, 0)
+                    }
+                    _ => {
+                        if self.board_finished {
+                            self.socket.shutdown(Shutdown::Write)?;
+                            self.told_socket = true;
+                        }
+                        return Ok(());
+                    }
+                },
+            };
+            while sent < slice.len() {
+                match self.socket.send_with_flags(&slice.bytes()[sent..], FLAGS) {
+                    Ok(count) => sent += count,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.outward = Some((slice, sent));
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From the socket to the board.
+    fn go_in(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        piece: &mut [u8],
+        counters: &mut ServiceCounters,
+    ) -> io::Result<()> {
+        for _ in 0..PIECES_MAX {
+            if self.inward_sent < self.inward.len() {
+                let count = host.write(stream, &self.inward[self.inward_sent..]).map_err(io::Error::other)?;
+                self.inward_sent += count;
+                counters.bytes_out += count as u64;
+                if self.inward_sent < self.inward.len() {
+                    // The board tells when there is room.
+                    return Ok(());
+                }
+                self.inward = Vec::new();
+                self.inward_sent = 0;
+            }
+            if self.socket_finished {
+                return Ok(());
+            }
+            match self.receive(piece) {
+                Ok(0) => {
+                    self.socket_finished = true;
+                    self.told_board = true;
+                    host.finish(stream).map_err(io::Error::other)?;
+                }
+                Ok(count) => {
+                    let skipped = self.skips.min(count);
+                    self.skips -= skipped;
+                    let written = host.write(stream, &piece[skipped..count]).map_err(io::Error::other)?;
+                    counters.bytes_out += written as u64;
+                    if skipped + written < count {
+                        self.inward = piece[skipped + written..count].to_vec();
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, piece: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::net::recv(&self.socket, piece, rustix::net::RecvFlags::DONTWAIT)?.0)
+    }
+
+    /// Watches the socket for what can be used now.
+    fn watch(&mut self, files: &Files) -> io::Result<()> {
+        let wanted = if self.is_connected {
+            Interest {
+                read: self.is_open && self.inward.is_empty() && !self.socket_finished,
+                write: self.outward.is_some(),
+            }
+        } else {
+            Interest { read: false, write: true }
+        };
+        let wanted = (wanted != Interest::default()).then_some(wanted);
+        if wanted == self.watched {
+            return Ok(());
+        }
+        match (self.watched, wanted) {
+            (None, Some(wanted)) => files.watch(&self.socket, self.number, wanted)?,
+            (Some(_), Some(wanted)) => files.change(&self.socket, self.number, wanted)?,
+            (_, None) => files.forget(&self.socket)?,
+        }
+        self.watched = wanted;
+        Ok(())
+    }
+}
+
+/// A peer by TCP is to see a reset, not an end, when the socket goes; others see that it has gone.
+pub(super) fn reset(socket: &Socket) {
+    let _ = socket.set_linger(Some(Duration::ZERO));
+}

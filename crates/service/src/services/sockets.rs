@@ -1,0 +1,336 @@
+//! Sockets of programs of this host on the board, for programs that know nothing of it (`kiban run`, preload/sockets.c).
+//!
+//! Door      `NAME.sockets` beside the control socket: packets, one question a connection, in the words of
+//!           [`kiban_board::streams`]. The answer carries a socket, which takes the place of the program's.
+//! Stream    one end of a pair of Unix sockets; a relay carries its bytes. Until the stream is open the program's end has no
+//!           room to write, as a TCP socket that connects has none: it is full of bytes that the relay skips later.
+//! Listener  one end of a pair that carries packets: each is a caller, with the socket of its stream.
+//! End       a stream that could not be opened says why in one byte; one that is reset is hung up on, where one that ends says so
+//!           in each direction.
+//! Who       the user who runs the board, and root. No descriptor of the program's comes in.
+
+use super::relay::{Begin, Relays};
+use super::{Bounds, Service, ServiceCounters};
+use kiban_board::streams::{Ask, ENTRY_BYTES, Told, Why};
+use kiban_board::{Completion, Host, StreamId};
+use kiban_ground::Instant;
+use kiban_real::{Files, Interest};
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The number of the door among files; questions, listeners and relays count from the others on.
+const DOOR: u64 = u64::MAX;
+const RELAYS: u64 = 1 << 62;
+/// Who asks at once, and how long they may take.
+const ASKERS_MAX: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Callers that are taken at once.
+const CALLERS_MAX: usize = 64;
+/// Callers that wait for the system.
+const BACKLOG: i32 = 128;
+
+/// A listener of some program's.
+struct Listener {
+    /// The board's number.
+    number: u32,
+    /// The program is on the other side.
+    socket: OwnedFd,
+}
+
+/// The service.
+pub struct Sockets {
+    path: PathBuf,
+    bounds: Bounds,
+    files: Files,
+    door: Option<OwnedFd>,
+    askers: BTreeMap<u64, (OwnedFd, Instant)>,
+    listeners: BTreeMap<u64, Listener>,
+    relays: Relays,
+    next: u64,
+    counters: ServiceCounters,
+    ready: Vec<u64>,
+}
+
+fn packets() -> SocketFlags {
+    SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
+}
+
+impl Sockets {
+    /// A service whose door will be at `path`.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new(path: PathBuf, bounds: Bounds) -> io::Result<Sockets> {
+        Ok(Sockets {
+            path,
+            bounds,
+            files: Files::new()?,
+            door: None,
+            askers: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            relays: Relays::new(RELAYS),
+            next: 0,
+            counters: ServiceCounters::default(),
+            ready: Vec::new(),
+        })
+    }
+
+    fn on_door(&mut self, now: Instant) {
+        for _ in 0..CALLERS_MAX {
+            let Some(door) = &self.door else { return };
+            let Ok(socket) = rustix::net::accept_with(door, packets()) else { return };
+            let own = rustix::process::geteuid();
+            let is_ours = rustix::net::sockopt::socket_peercred(&socket)
+                .is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
+            let number = self.next;
+            self.next += 1;
+            let has_place = is_ours && self.askers.len() < ASKERS_MAX;
+            if has_place && self.files.watch(&socket, number, Interest::READ).is_ok() {
+                self.askers.insert(number, (socket, now + PATIENCE));
+            } else {
+                self.counters.refused += 1;
+            }
+        }
+    }
+
+    /// Somebody who asks has said something, or gone.
+    fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
+        let Some((socket, _)) = self.askers.remove(&number) else { return };
+        let mut entry = [0; ENTRY_BYTES];
+        let ask = match rustix::net::recv(&socket, &mut entry, RecvFlags::DONTWAIT) {
+            Ok((_, ENTRY_BYTES)) => Ask::read(&entry),
+            _ => None,
+        };
+        let (told, file) = match ask {
+            Some(Ask::Connect { local, remote, .. }) => match self.connect(local, remote, host, now) {
+                Ok((local, file)) => (Told::Opened { slot: 0, local }, Some(file)),
+                Err(why) => (Told::Ended { slot: 0, why }, None),
+            },
+            Some(Ask::Listen { local, .. }) => match self.listen(local, host) {
+                Ok(file) => (Told::Listening { listener: 0, result: Ok(()) }, Some(file)),
+                Err(why) => (Told::Listening { listener: 0, result: Err(why) }, None),
+            },
+            _ => {
+                self.counters.errors += 1;
+                return;
+            }
+        };
+        // Who has gone meanwhile lets go of what it was given.
+        let _ = tell(socket.as_fd(), told, file.as_ref());
+    }
+
+    fn has_place(&mut self) -> Result<(), Why> {
+        if self.relays.len() < self.bounds.sessions_max {
+            return Ok(());
+        }
+        self.counters.refused += 1;
+        Err(Why::TooMany)
+    }
+
+    fn connect(
+        &mut self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        host: &mut Host<'_>,
+        now: Instant,
+    ) -> Result<(SocketAddr, OwnedFd), Why> {
+        self.has_place()?;
+        let stream = match local {
+            Some(local) => host.open_from(local, remote)?,
+            None => host.open(remote)?,
+        };
+        let begun = pair().and_then(|(ours, theirs)| Ok((ours, fill(theirs.as_fd())?, theirs)));
+        let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
+            let _ = host.abort(stream);
+            return Err(Why::TooMany);
+        };
+        let begin = Begin { socket: ours, is_connected: true, is_open: false, skips, tells_why: true };
+        self.relays.begin(stream, begin, &mut self.counters, now);
+        Ok((info.local, theirs))
+    }
+
+    fn listen(&mut self, local: SocketAddr, host: &mut Host<'_>) -> Result<OwnedFd, Why> {
+        if self.listeners.len() >= self.bounds.sessions_max {
+            return Err(Why::TooMany);
+        }
+        let number = host.listen(local)?;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
+        let own = self.next;
+        match pair {
+            Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
+                self.next += 1;
+                self.listeners.insert(own, Listener { number, socket: ours });
+                Ok(theirs)
+            }
+            _ => {
+                let _ = host.unlisten(number);
+                Err(Why::TooMany)
+            }
+        }
+    }
+
+    /// Somebody has connected to a listener of a program's.
+    fn on_accepted(
+        &mut self,
+        stream: StreamId,
+        listener: u64,
+        remote: SocketAddr,
+        host: &mut Host<'_>,
+        now: Instant,
+    ) {
+        let given = self.has_place().ok().and_then(|()| {
+            let local = host.info(stream).ok()?.local;
+            let (ours, theirs) = pair().ok()?;
+            let told = Told::Accepted { listener: 0, slot: 0, local, remote };
+            // A program that does not accept has a queue as long as the system's.
+            tell(self.listeners.get(&listener)?.socket.as_fd(), told, Some(&theirs)).ok()?;
+            Some(ours)
+        });
+        let Some(socket) = given else {
+            self.counters.refused += 1;
+            let _ = host.abort(stream);
+            return;
+        };
+        let begin = Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false };
+        self.relays.begin(stream, begin, &mut self.counters, now);
+        self.relays.pump(stream, host, &self.files, &mut self.counters, now);
+    }
+
+    /// The program has let go of a listener; it says nothing on it otherwise.
+    fn on_listener(&mut self, number: u64, host: &mut Host<'_>) {
+        if let Some(listener) = self.listeners.remove(&number) {
+            let _ = host.unlisten(listener.number);
+        }
+    }
+}
+
+/// A pair for a stream: ours, and the program's, which blocks as a new socket does.
+fn pair() -> io::Result<(Socket, OwnedFd)> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    Ok((Socket::from(ours), theirs))
+}
+
+/// Writes until there is no room to write: how many bytes.
+fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let bytes = [0; 16 << 10];
+    let mut count = 0;
+    loop {
+        let mut polled = [PollFd::new(&socket, PollFlags::OUT)];
+        rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))?;
+        if !polled[0].revents().contains(PollFlags::OUT) {
+            return Ok(count);
+        }
+        count += rustix::net::send(socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    }
+}
+
+fn tell(socket: BorrowedFd<'_>, told: Told, file: Option<&OwnedFd>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = file.map(|file| [file.as_fd()]);
+    if let Some(files) = &files {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let bytes = told.bytes();
+    let parts = [io::IoSlice::new(&bytes)];
+    rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+    Ok(())
+}
+
+/// The door, for the user of this process alone. One that a killed process has left behind makes way.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
+    if path.exists() && rustix::net::connect(socket()?, &address).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    let door = socket()?;
+    rustix::net::bind(&door, &address)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    rustix::net::listen(&door, BACKLOG)?;
+    Ok(door)
+}
+
+impl Service for Sockets {
+    fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
+        let say = |error: io::Error| format!("{}: {error}", self.path.display());
+        super::make_folder(&self.path).map_err(say)?;
+        let door = open(&self.path).map_err(say)?;
+        self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
+        self.door = Some(door);
+        Ok(())
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        if let Completion::Accepted { stream, listener, remote } = completion {
+            let own = self.listeners.iter().find(|(_, own)| own.number == listener).map(|(own, _)| *own);
+            if let Some(own) = own {
+                self.on_accepted(stream, own, remote, host, now);
+            }
+            return;
+        }
+        let Sockets { relays, files, counters, .. } = self;
+        relays.on_completion(completion, host, files, counters, now);
+    }
+
+    fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.askers.retain(|_, (_, until)| *until > now);
+        self.relays.look(self.bounds.idle, host, &mut self.counters, now);
+    }
+
+    fn close(&mut self, host: &mut Host<'_>) {
+        if self.door.take().is_some() {
+            // It may have been cleared away already.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        self.askers.clear();
+        for listener in std::mem::take(&mut self.listeners).into_values() {
+            let _ = host.unlisten(listener.number);
+        }
+    }
+
+    fn cut(&mut self, host: &mut Host<'_>) {
+        self.relays.cut(host, &mut self.counters);
+    }
+
+    fn sessions(&self) -> usize {
+        self.relays.len()
+    }
+
+    fn counters(&self) -> ServiceCounters {
+        self.counters
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.files.as_fd())
+    }
+
+    fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        self.files.ready(&mut ready);
+        for number in &ready {
+            let Sockets { relays, files, counters, .. } = self;
+            match *number {
+                DOOR => self.on_door(now),
+                number if relays.on_ready(number, host, files, counters, now) => {}
+                number if self.listeners.contains_key(&number) => self.on_listener(number, host),
+                number => self.on_asker(number, host, now),
+            }
+        }
+        self.ready = ready;
+    }
+}
