@@ -214,7 +214,16 @@ fn where_nobody_listens_a_name_at_rest_is_kept() {
 
 #[test]
 fn so_many_names_rest_and_the_oldest_goes_first() {
-    let mut talk = Talk::listening(Config { time_wait_max: 10, ..Config::default() });
+    // As many as is said, and no more than a quarter of all sessions.
+    for config in
+        [Config { time_wait_max: 10, ..Config::default() }, Config { sessions_max: 40, ..Config::default() }]
+    {
+        ten_of_fifty_rest(config);
+    }
+}
+
+fn ten_of_fifty_rest(config: Config) {
+    let mut talk = Talk::listening(config);
     for port in 0..50 {
         talk.peer_port = 6000 + port;
         talk.session = None;

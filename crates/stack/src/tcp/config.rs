@@ -167,7 +167,8 @@ kiban_ground::settings! {
         pacing: bool = false,
         /// How long a closed session keeps its name (RFC 9293 §3.4.2: twice the segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
-        /// Sessions that may keep their name so, at most: beyond it the oldest goes (Linux: `tcp_max_tw_buckets`).
+        /// Sessions that may keep their name so, at most, and no more than a quarter of `sessions_max`: beyond
+        /// it the oldest goes (Linux: `tcp_max_tw_buckets`).
         time_wait_max: usize = 4096,
         /// How long a session whose host has closed waits for the peer's FIN (Linux: `tcp_fin_timeout`, 60 s).
         fin_wait_2: Duration = Duration::from_secs(60),

@@ -1,6 +1,7 @@
 //! Names at rest: sessions in TIME-WAIT (RFC 9293 §3.4.2, §3.6.1).
 //!
-//! Bound     so many may rest; beyond it the one that has rested longest goes, and is counted.
+//! Bound     so many may rest, and no more than a quarter of all sessions: who rests keeps nobody out. Beyond it the one that has
+//!           rested longest goes, and is counted.
 //! Reuse     a new SYN takes the name before the time is over if it cannot be an old one: by its timestamp (RFC 6191), or
 //!           else by a sequence number behind all that were used (RFC 9293 §3.10.7.4). Our own number then stands behind
 //!           all that we used, too.
@@ -24,9 +25,10 @@ impl Tcp {
     /// A session has begun to rest.
     pub(super) fn on_rest(&mut self, id: SessionId, cx: &mut Context<'_>, out: &mut Outbox) {
         self.resting.line.push_back(id);
+        let most = self.config.time_wait_max.min(self.config.sessions_max / 4);
         while let Some(first) = self.resting.line.front().copied() {
             let gone = self.table.get(first).is_none();
-            if !gone && self.resting.line.len() <= self.config.time_wait_max {
+            if !gone && self.resting.line.len() <= most {
                 return;
             }
             self.resting.line.pop_front();
