@@ -4,6 +4,7 @@
 //! Limits    needs CAP_NET_RAW; never blocks: what the interface cannot take now is dropped, as a wire would.
 //! Left out  rings shared with the kernel, offloads.
 
+use super::interface::{Asked, asked, told_of};
 use kiban_wire::ethernet::Mac;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -21,19 +22,9 @@ impl PacketLink {
     /// # Errors
     /// There is no such interface, or this program may not use it.
     pub fn open(interface: &str, ether_type: u16) -> io::Result<PacketLink> {
-        let told = |what: &str, error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot {what} interface {interface}: {error}"))
-        };
-        let path = format!("/sys/class/net/{interface}/");
-        let word = |name: &str| std::fs::read_to_string(format!("{path}{name}"));
-        let index: i32 = word("ifindex")
-            .map_err(|error| told("find", error))?
-            .trim()
-            .parse()
-            .map_err(|_| told("find", io::ErrorKind::InvalidData.into()))?;
-        let mac = word("address").ok().and_then(|mac| mac.trim().parse().ok());
-        let mac =
-            mac.ok_or_else(|| told("read the Ethernet address of", io::ErrorKind::InvalidData.into()))?;
+        let told = |what: &str, error: io::Error| told_of(interface, what, "CAP_NET_RAW", error);
+        let index = asked(interface, Asked::Index)?.index();
+        let mac = asked(interface, Asked::Mac)?.mac();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: it makes a file or fails.
         // No protocol yet: until it is bound it would hear of every interface.
