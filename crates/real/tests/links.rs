@@ -871,3 +871,80 @@ fn qemu_relays_frames_between_tcp_and_udp() {
     drop(emulator);
     assert!(first.end().contains("the peer has closed"));
 }
+
+/// A queue at an interface; false where the kernel has no token buckets, with a line that says so.
+fn bucket(name: &str, rate: &str, bytes: &str) -> bool {
+    let arguments =
+        ["qdisc", "add", "dev", name, "root", "tbf", "rate", rate, "burst", "4kb", "limit", bytes];
+    let made = Command::new("tc").args(arguments).output().is_ok_and(|output| output.status.success());
+    if !made {
+        println!("skipped: this kernel has no token buckets (CONFIG_NET_SCH_TBF)");
+    }
+    made
+}
+
+#[test]
+fn what_an_interface_has_no_room_for_is_refused_and_counted() {
+    if !net::enter() {
+        return;
+    }
+    hush();
+    let (mut first, mut second) = open("packet:lab0,offload=off", "packet:lab1,offload=off");
+    // Room for six frames: the system throws away what comes beyond (ENOBUFS).
+    if !bucket("lab0", "8mbit", "6kb") {
+        return;
+    }
+    let frame = item(&first, 1000, 1);
+    for _ in 0..200 {
+        first.send(&frame).expect("the queue is full, and the link is there");
+    }
+    let counters = first.counters();
+    assert_eq!(counters.units_out + counters.refused, 200, "{counters:?}");
+    assert!(counters.refused > 150 && counters.units_out > 0, "{counters:?}");
+    let wanted = counters.units_out as usize;
+    let is_it = |came: &&Vec<u8>| **came == frame;
+    second.take_until(|end| end.came.iter().filter(is_it).count() == wanted).expect("it is there");
+}
+
+#[test]
+fn who_is_slow_holds_back_and_loses_nothing() {
+    if !net::enter() {
+        return;
+    }
+    hush();
+    let (mut first, mut second) = open("packet:lab0,offload=off", "packet:lab1,offload=off");
+    // The queue is longer than what the socket may have under way: the socket is full first (EAGAIN).
+    if !bucket("lab0", "100mbit", "256mb") {
+        return;
+    }
+    let frames: Vec<Vec<u8>> = (0..256).map(|seed| item(&first, 1400, seed)).collect();
+    let (mut sent, mut waited, mut came) = (0, 0, 0);
+    let until = first.clock.now() + Duration::from_secs(30);
+    while came < 12_000 {
+        if sent < 12_000 && first.packets.is_empty() {
+            first.send(&frames[sent % 256]).expect("it is there");
+            sent += 1;
+        } else {
+            first.push().expect("it is there");
+        }
+        if !first.packets.is_empty() {
+            // What waits stays with the caller.
+            waited += 1;
+            second.wait();
+        }
+        second.pull().expect("it is there");
+        for item in second.items() {
+            assert!(item == frames[came % 256], "{came} is another");
+            came += 1;
+        }
+        assert!(
+            first.clock.now() < until,
+            "{came} of {sent}: {:?} {:?}",
+            first.counters(),
+            second.counters()
+        );
+    }
+    let counters = first.counters();
+    assert_eq!((counters.units_out, counters.refused), (12_000, 0), "{counters:?}");
+    assert!(waited > 0, "nothing had to wait");
+}
