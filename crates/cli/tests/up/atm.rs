@@ -1,0 +1,50 @@
+//! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by way of the kernels.
+
+use crate::iperf::rate;
+use crate::place::{Board, Far, Place, enter};
+use serde_json::Value;
+
+/// A host's board: cells to the other over the wire, the kernel's address on a device.
+fn host(own: u8, other: u8, options: &str, more: &str) -> String {
+    format!(
+        "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:10.7.0.{own}:7000-10.7.0.{other}:7000{options}\"\n\
+         address = \"10.1.0.{own}/24\"\nhost = \"tun:khost\"\n{more}[[port.pvc]]\nvc = \"0.100\"\n"
+    )
+}
+
+/// No link was lost, and no cell was wrong.
+fn is_sound(board: &Board<'_>) -> Value {
+    let status = board.status();
+    for port in status["ports"].as_array().expect("ports") {
+        let count = |name: &str| port["link_counters"][name].as_u64();
+        assert_eq!((port["state"].as_str(), port["losses"].as_u64()), (Some("up"), Some(0)), "{status}");
+        assert_eq!((count("malformed"), count("strangers")), (Some(0), Some(0)), "{status}");
+    }
+    status
+}
+
+#[test]
+fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
+    if !enter() {
+        return;
+    }
+    let far = Far::new();
+    far.wire(1500);
+    for options in ["", ",packed"] {
+        let (near_place, far_place) = (Place::new("oc3c-near"), Place::new("oc3c-far"));
+        let far_board = far_place.up_by(&host(2, 1, options, ""), |command| far.spawn(command));
+        let near_board = near_place.up(&host(1, 2, options, ""));
+        near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
+        for way in [&[][..], &["-R"], &["-P", "4"]] {
+            // An OC-3c has 149.76 Mbit/s for cells; of those TCP has 134.6 in packets of 9180 bytes.
+            let rate = rate(&[&["-c", "10.1.0.2"], way].concat(), 60e6, |command| far.spawn(command));
+            assert!((60e6..136e6).contains(&rate), "{way:?}, udp-cells{options}: {rate} bit/s");
+        }
+        let (near, far) = (is_sound(&near_board), is_sound(&far_board));
+        let cells =
+            |status: &Value, name: &str| status["ports"][0]["link_counters"][name].as_u64().expect("a count");
+        let (sent, came) = (cells(&near, "units_out"), cells(&far, "units_in"));
+        // Datagrams may be lost where the machine has other things to do; here they are not the rule.
+        assert!(came.abs_diff(sent) < sent / 100, "{options}: {came} of {sent} cells came");
+    }
+}

@@ -1,0 +1,357 @@
+//! What goes wrong: links that go down in the middle, garbage, crowds that do not read, more connections than there are places.
+
+use crate::iperf::rate;
+use crate::place::{
+    ECHO, LONG, PORT, Place, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
+};
+use kiban_ground::Chance;
+use kiban_real::link::packet::PacketLink;
+use serde_json::Value;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+const SOURCE: &str = "[[service]]\nkind = \"source\"\nlisten = \"10.9.0.2:19\"\n";
+
+/// What a service has counted.
+fn served(status: &Value, service: usize, name: &str) -> u64 {
+    status["services"][service]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
+}
+
+#[test]
+fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("down");
+    let source = format!("{SOURCE}bytes = \"20MB\"\n");
+    for (link, name) in [("tap:kiban0", "kiban0"), ("tun:kiban0", "kiban0"), ("packet:lab0", "lab0")] {
+        let board = place.up(&(lan(link, "", 1500) + &source));
+        let idle = board.status();
+        let mut session = connect("10.9.0.2:19");
+        let mut piece = vec![0; 1 << 20];
+        session.read_exact(&mut piece).expect("it sends");
+        let heard = std::cell::Cell::new(piece.len());
+        for _ in 0..2 {
+            ip(&format!("link set {name} down"));
+            let refused = counted(&board.status(), "refused");
+            // What the kernel still has is read, so that the board has something to say to who does not hear it.
+            session.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
+            board.until("something was refused", |status| {
+                while let Ok(count @ 1..) = (&session).read(&mut [0; 1 << 16]) {
+                    heard.set(heard.get() + count);
+                }
+                counted(status, "refused") > refused
+            });
+            ip(&format!("link set {name} up"));
+        }
+        session.set_read_timeout(Some(LONG)).expect("a socket");
+        while let count @ 1.. = session.read(&mut piece).expect("it goes on") {
+            heard.set(heard.get() + count);
+        }
+        assert_eq!(heard.get(), 20_000_000, "{link}");
+        drop(session);
+        let status = is_clean(&board, &idle);
+        assert_eq!(status["ports"][0]["losses"], 0, "{link}: {status}");
+    }
+}
+
+/// Bytes of chance, some of them in the form of something: a header that promises what is not there.
+fn garbage(chance: &mut Chance, number: usize, forms: &[&[u8]]) -> Vec<u8> {
+    let length = 1 + chance.below(if number % 10 == 0 { 9000 } else { 300 }) as usize;
+    let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
+    if let Some(form) = forms.get(number % (forms.len() + 1)) {
+        let count = form.len().min(bytes.len());
+        bytes[..count].copy_from_slice(&form[..count]);
+        // A bit of the form is another now and then.
+        if number % 3 == 0 {
+            let place = chance.below(count as u64) as usize;
+            bytes[place] ^= 1 << chance.below(8);
+        }
+    }
+    bytes
+}
+
+/// An IPv4 header for an address of the board's, with a sum that is right: length, fragment field and protocol are whatever is asked.
+fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0, target[0], target[1], target[2], 9];
+    bytes.extend(target);
+    bytes[2..4].copy_from_slice(&total.to_be_bytes());
+    bytes[6..8].copy_from_slice(&fragment.to_be_bytes());
+    let sum = kiban_ground::Sum::of(&bytes).checksum();
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// Says to a TUN device what comes on standard input: a length in two bytes, then a packet.
+const TO_TUN: &str = "
+import socket, sys
+raw = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+bytes = sys.stdin.buffer.read()
+while bytes:
+    length = int.from_bytes(bytes[:2], 'big')
+    raw.sendto(bytes[2:2 + length], (sys.argv[1], 0x0800))
+    bytes = bytes[2 + length:]
+";
+
+#[test]
+fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("garbage");
+    // Frames that are longer than the board's MTU reach it, too.
+    ip("link add lab0 mtu 9180 type veth peer name lab1 mtu 9180");
+    ip("link set lab0 up");
+    ip("link set lab1 up");
+    let pvc = "[[port.pvc]]\nvc = \"0.100\"\npeer = \"10.{net}.0.9\"\n";
+    let links = [
+        ("interface", "packet:lab0", ""),
+        ("tun", "tun:kiban1", ""),
+        ("packets", "udp-packets:127.0.0.1:7001-127.0.0.1:7101", ""),
+        ("frames", "udp-frames:127.0.0.1:7002-127.0.0.1:7102", ""),
+        ("cells", "udp-cells:127.0.0.1:7003-127.0.0.1:7103", pvc),
+        ("wire", "pseudowire:127.0.0.1:7004-127.0.0.1:7104,label=1000", pvc),
+        ("stream", "tcp-frames:listen:127.0.0.1:7005", ""),
+        ("atmtcp", "atmtcp:listen:127.0.0.1:7006", pvc),
+    ];
+    let mut config = PORT.to_owned();
+    for (number, (name, link, more)) in links.iter().enumerate() {
+        let net = (11 + number).to_string();
+        config += &format!(
+            "[[port]]\nname = \"{name}\"\nlink = \"{link}\"\naddress = \"10.{net}.0.2/24\"\nmtu = 1400\n"
+        );
+        config += &more.replace("{net}", &net);
+    }
+    let board = place.up(&(config + ECHO));
+    let mut session = connect("10.9.0.2:7");
+    let mut chance = Chance::from_seed(7);
+    let forms = |number: usize| {
+        let target = [10, 11 + number as u8, 0, 2];
+        [
+            header(target, 60, 0, 6),
+            header(target, 9000, 0x2000, 17),
+            header(target, 20, 0x3fff, 1),
+            header(target, 19, 0, 6),
+        ]
+    };
+    let count = 2000;
+    // Ethernet: for all, with any type or IP's; runts and jumbos among them.
+    let raw = PacketLink::open("lab1", 0x88b5).expect("the test has the right");
+    let ethernet = |kind: [u8; 2], rest: &[u8]| [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &kind, rest].concat();
+    for number in 0..count {
+        let plain = forms(0);
+        let inside = garbage(&mut chance, number, &plain.each_ref().map(Vec::as_slice));
+        let kind = [[8, 0], [8, 6], [0x86, 0xdd], [0, 20], [0x81, 0]][number % 5];
+        raw.send(&ethernet(kind, if number % 50 == 0 { &[] } else { &inside }));
+    }
+    let plain = forms(1);
+    let mut packets = Vec::new();
+    for number in 0..count {
+        let packet = garbage(&mut chance, number, &plain.each_ref().map(Vec::as_slice));
+        let packet = &packet[..packet.len().min(1400)];
+        packets.extend((packet.len() as u16).to_be_bytes());
+        packets.extend(packet);
+    }
+    let mut tun = Command::new("python3");
+    let mut tun = tun
+        .args(["-c", TO_TUN, "kiban1"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 is there");
+    tun.stdin.take().expect("piped").write_all(&packets).expect("it reads");
+    assert!(tun.wait().expect("it is our child").success());
+    let cell = [0, 0, 6, 0x42, 0];
+    for (place, port) in [(2, 7001), (3, 7002), (4, 7003), (5, 7004)] {
+        let peer = UdpSocket::bind(("127.0.0.1", port + 100)).expect("a port");
+        let plain = forms(place);
+        let inside = ethernet([8, 0], &plain[0]);
+        let label = [&[0, 0x3e, 0x81, 0xff][..], &cell[..4]].concat();
+        let forms: [&[u8]; 4] = match place {
+            2 => plain.each_ref().map(Vec::as_slice),
+            3 => [&inside, &inside[..14], &inside[..20], &inside[..33]],
+            4 => [&cell, &cell[..4], &[0; 5], &[0xff; 5]],
+            _ => [&label, &label[..4], &label[..3], &[0; 4]],
+        };
+        for number in 0..count {
+            // What the system throws away is as good as lost on the way.
+            let _ = peer.send_to(&garbage(&mut chance, number, &forms), ("127.0.0.1", port));
+        }
+    }
+    // Streams: garbage ends the link, which listens again.
+    for port in [7005, 7006] {
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let _ = peer.write_all(&garbage(&mut chance, 10, &[&[0xff; 8]]));
+        peer.set_read_timeout(Some(LONG)).expect("a socket");
+        // It hangs up: an end or a reset.
+        assert!(matches!(peer.read(&mut [0; 16]), Ok(0) | Err(_)));
+    }
+    let status = board.until("streams listen again", |status| {
+        [7, 8]
+            .iter()
+            .all(|port| status["ports"][*port]["losses"] == 1 && status["ports"][*port]["state"] == "up")
+    });
+    for (number, port) in status["ports"].as_array().expect("ports").iter().enumerate() {
+        println!("{}: {} {}", port["name"], port["link_counters"], port["counters"]);
+        assert_eq!(port["state"], "up", "{port}");
+        assert_eq!(port["losses"], if number < 7 { 0 } else { 1 }, "{port}");
+    }
+    println!("{}", status["counters"]);
+    let port = |number: usize| &status["ports"][number];
+    // Each has said what was wrong: the link what is none of its units, the port and IP the rest.
+    for number in [5, 6] {
+        assert!(port(number)["link_counters"]["malformed"].as_u64() > Some(100), "{}", port(number));
+    }
+    let ip = |name: &str| status["counters"]["ip"][name].as_u64();
+    assert!(
+        ip("malformed") > Some(100) && ip("truncated") > Some(100) && ip("checksum_wrong") > Some(100),
+        "{status}"
+    );
+    echo(&mut session, b"as if nothing were");
+    echo(&mut connect("10.9.0.2:7"), b"who comes now");
+    // A board that has lived through this ends in order.
+    assert!(!place.log().contains("panicked"), "{}", place.log());
+}
+
+#[test]
+fn who_does_not_read_holds_no_more_than_a_share() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("readers");
+    let board = place.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
+    let idle = board.status();
+    // Each would be sent whatever it takes: more than all memory, in all.
+    let crowd: Vec<TcpStream> = (0..300).map(|_| connect("10.9.0.2:19")).collect();
+    let before = std::cell::Cell::new(0);
+    let status = board.until("it stands still", |status| {
+        let out = served(status, 0, "bytes_out");
+        out > 0 && status["services"][0]["sessions"] == 300 && out == before.replace(out)
+    });
+    // Of what is sent each has a floor that is never refused, which may be all there is; of what is received nothing is held.
+    for pool in ["receive_bytes", "pdus"] {
+        let memory = &status["memory"][pool];
+        assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
+    }
+    // Who reads is served meanwhile.
+    let mut reader = connect("10.9.0.2:19");
+    let mut piece = vec![0; 1 << 20];
+    for _ in 0..10 {
+        reader.read_exact(&mut piece).expect("it sends");
+    }
+    assert_eq!(served(&board.status(), 0, "cut"), 0);
+    drop((crowd, reader));
+    is_clean(&board, &idle);
+}
+
+/// Takes whoever comes at the board's far side, and keeps them until it is dropped.
+fn keeps(address: &str) -> (TcpListener, String) {
+    let listener = TcpListener::bind(address).expect("it is this host's");
+    let address = listener.local_addr().expect("bound").to_string();
+    (listener, address)
+}
+
+#[test]
+fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("places");
+    let out = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.1:7000\"\n";
+    let board = place.up(&format!("{PORT}{out}[tcp]\nsessions_max = 100\n"));
+    let idle = board.status();
+    let (far, _) = keeps("10.9.0.1:7000");
+    for round in 1..=3_u64 {
+        // The kernel takes all of them; the board has a hundred sessions, of which some may rest.
+        let mut crowd: Vec<_> = (0..130).map(|_| TcpStream::connect("127.0.0.1:8080")).collect();
+        let status = board.until("all have been seen", |status| {
+            let seen = served(status, 0, "accepted") + served(status, 0, "errors");
+            seen == 130 * round && status["sessions"]["syn_sent"].is_null()
+        });
+        let resting = status["sessions"]["time_wait"].as_u64().unwrap_or(0);
+        assert!(resting <= if round == 1 { 0 } else { 25 }, "{}", status["sessions"]);
+        let places = 100 - resting;
+        assert_eq!(status["services"][0]["sessions"].as_u64(), Some(places), "{}", status["sessions"]);
+        let mut there: Vec<TcpStream> =
+            (0..places).map(|_| far.accept().expect("the board connects").0).collect();
+        // Those who have a place speak; the others are told that there is none.
+        let mut heard = 0;
+        for (number, stream) in crowd.iter_mut().enumerate() {
+            // One that was refused has heard of it when it connected, hears of it here, or when it reads.
+            let said = stream.as_mut().map_err(|error| error.kind());
+            let said =
+                said.and_then(|stream| stream.write_all(&[number as u8]).map_err(|error| error.kind()));
+            assert!(matches!(said, Ok(()) | Err(ErrorKind::ConnectionReset)), "{number}: {said:?}");
+        }
+        for stream in &mut there {
+            stream.set_read_timeout(Some(LONG)).expect("a socket");
+            let mut word = [0];
+            stream.read_exact(&mut word).expect("it is carried");
+            stream.write_all(&word).expect("it is taken");
+        }
+        for (number, stream) in crowd.iter_mut().enumerate() {
+            let Ok(stream) = stream else { continue };
+            stream.set_read_timeout(Some(LONG)).expect("a socket");
+            let mut word = [0];
+            match stream.read_exact(&mut word) {
+                Ok(()) => {
+                    assert_eq!(word, [number as u8]);
+                    heard += 1;
+                }
+                // An end: it has heard of the reset before.
+                Err(error) => assert!(
+                    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
+                    "{number}: {error}"
+                ),
+            }
+        }
+        assert_eq!(heard, places);
+        drop((crowd, there));
+        board.until("they have gone", |status| status["services"][0]["sessions"] == 0);
+    }
+    is_clean(&board, &idle);
+}
+
+#[test]
+fn a_board_without_files_refuses_and_lives_on() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("files");
+    let (far, to) = keeps("127.0.0.1:0");
+    let forward =
+        format!("[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:{to}\"\n");
+    let board = place.up(&format!("{PORT}{forward}"));
+    let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
+    assert!(limit.status.success(), "{}", text(&limit));
+    let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
+    // Who came last is one for whom there was no file; it may have heard so before it knew that it was connected.
+    let heard = match &mut crowd[59] {
+        Ok(last) => last.read(&mut [0]).map_err(|error| error.kind()),
+        Err(error) => Err(error.kind()),
+    };
+    assert_eq!(heard, Err(ErrorKind::ConnectionReset));
+    drop(crowd);
+    drop(far);
+    let status = board.until("it can be asked again", |status| status["services"][0]["sessions"] == 0);
+    assert!(served(&status, 0, "errors") >= 20, "{status}");
+}
+
+#[test]
+fn iperf3_goes_through_a_forward_both_ways() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("iperf");
+    let forward =
+        "[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:5201\"\nto = \"kernel:127.0.0.1:5201\"\n";
+    let board = place.up(&format!("{PORT}{forward}"));
+    let idle = board.status();
+    for way in [&[][..], &["-R"], &["-P", "8"]] {
+        let rate = rate(&[&["-c", "10.9.0.2"], way].concat(), 100e6, spawn);
+        assert!(rate > 100e6, "{way:?}: {rate} bit/s");
+    }
+    let status = is_clean(&board, &idle);
+    assert_eq!(status["ports"][0]["losses"], 0, "{status}");
+}

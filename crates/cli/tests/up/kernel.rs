@@ -1,0 +1,387 @@
+//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk with its hash, harm on the link, a crowd, IP's options and fragments.
+
+use crate::place::{ECHO, LONG, Place, connect, counted, digest_of, enter, is_clean, lan, run, text};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A file of so many bytes, and its hash.
+fn file(path: &Path, bytes: u64) -> [u8; 32] {
+    let (mut source, mut hash) = (Bulk { left: bytes, next: bytes }, Sha256::new());
+    let mut file = File::create(path).expect("there is room");
+    let mut piece = vec![0; 1 << 20];
+    while let count @ 1.. = source.read(&mut piece).expect("it is made here") {
+        hash.update(&piece[..count]);
+        file.write_all(&piece[..count]).expect("there is room");
+    }
+    hash.finalize().into()
+}
+
+/// Bytes that cost little and repeat nowhere: numbers in a row, each mixed.
+struct Bulk {
+    left: u64,
+    next: u64,
+}
+
+impl Read for Bulk {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.left.min(room.len() as u64) as usize;
+        for word in room[..count].chunks_mut(8) {
+            self.next += 1;
+            let mixed = self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+            word.copy_from_slice(&mixed[..word.len()]);
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+/// A listener of the kernel's that takes what is put there, and tells the hash of each.
+fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener.local_addr().expect("bound").port();
+    let take = move || {
+        let stream = listener.accept().expect("somebody comes").0;
+        stream.set_read_timeout(Some(LONG)).expect("a socket");
+        let mut stream = BufReader::with_capacity(1 << 20, stream);
+        let mut bytes = None;
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).expect("a line of HTTP");
+            if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                bytes = length.trim().parse::<u64>().ok();
+            }
+        }
+        let hash = digest_of(&mut (&mut stream).take(bytes.expect("it says how much")));
+        stream
+            .into_inner()
+            .write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+            .expect("it hears");
+        hash
+    };
+    (port, std::thread::spawn(move || (0..files).map(|_| take()).collect()))
+}
+
+/// The services: files of a folder, and what is put goes to the kernel's listener.
+fn services(root: &Path, to: u16) -> String {
+    format!(
+        "{ECHO}[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n\
+         [[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:81\"\nto = \"kernel:127.0.0.1:{to}\"\n",
+        root.display()
+    )
+}
+
+/// Fetches a file from the board: its hash.
+fn fetched(name: &str) -> [u8; 32] {
+    let mut curl = Command::new("curl")
+        .args(["-sSf", &format!("http://10.9.0.2/{name}")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("curl is there: apt-get install curl, or run make test");
+    let hash = digest_of(curl.stdout.as_mut().expect("piped"));
+    assert!(curl.wait().expect("it is our child").success(), "{name}");
+    hash
+}
+
+fn put(path: &Path) {
+    let output =
+        run("curl", &["-sSf", "-H", "Expect:", "-T", &path.display().to_string(), "http://10.9.0.2:81/"]);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+fn folder(place: &Place) -> PathBuf {
+    let root = place.0.join("www");
+    std::fs::create_dir_all(&root).expect("there is room");
+    root
+}
+
+#[test]
+fn a_gigabyte_comes_and_goes_with_its_hash() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("gigabyte");
+    let root = folder(&place);
+    let hash = file(&root.join("big.bin"), 1_000_000_000);
+    let (to, hashes) = takes(1);
+    let board = place.up(&(lan("tap:kiban0", "", 1500) + &services(&root, to)));
+    let idle = board.status();
+    assert!(fetched("big.bin") == hash, "what was fetched is another");
+    put(&root.join("big.bin"));
+    assert!(hashes.join().expect("content") == [hash], "what was put is another");
+    let status = is_clean(&board, &idle);
+    assert!(counted(&status, "bytes_out") > 1_000_000_000 && counted(&status, "bytes_in") > 1_000_000_000);
+    assert_eq!((counted(&status, "malformed"), counted(&status, "starved")), (0, 0), "{status}");
+}
+
+#[test]
+fn files_come_and_go_over_every_link_and_mtu() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("mtu");
+    let root = folder(&place);
+    let bytes = 32 << 20;
+    let hash = file(&root.join("file.bin"), bytes);
+    for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
+        for (options, mtu) in [("", 1500), (",offload=off", 1500), ("", 9180), (",offload=off", 9180)] {
+            let what = format!("{link}{options}, MTU {mtu}");
+            let (to, hashes) = takes(1);
+            let board = place.up(&(lan(link, options, mtu) + &services(&root, to)));
+            let idle = board.status();
+            assert!(fetched("file.bin") == hash, "{what}: what was fetched is another");
+            put(&root.join("file.bin"));
+            assert!(hashes.join().expect("content") == [hash], "{what}: what was put is another");
+            let status = is_clean(&board, &idle);
+            let wrong = ["malformed", "starved", "strangers"].map(|name| counted(&status, name));
+            assert_eq!(wrong, [0; 3], "{what}: {status}");
+            // Without offloads packets leave as they are on the wire, and with them segments that hold several.
+            let packets = bytes / mtu as u64;
+            let out = counted(&status, "units_out");
+            if options.is_empty() {
+                assert!(out < packets, "{what}: {out} units of {packets} packets");
+            } else {
+                // Half of what came is answered at most, by an acknowledgement each.
+                assert!((packets..3 * packets).contains(&out), "{what}: {out} units of {packets} packets");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_come_and_go_whole_while_packets_are_lost_and_overtake() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("loss");
+    let root = folder(&place);
+    let hash = file(&root.join("file.bin"), 8 << 20);
+    for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
+        let (to, hashes) = takes(1);
+        let board = place.up(&(lan(link, ",loss=1%,reorder=1%", 1500) + &services(&root, to)));
+        let idle = board.status();
+        assert!(fetched("file.bin") == hash, "{link}: what was fetched is another");
+        put(&root.join("file.bin"));
+        assert!(hashes.join().expect("content") == [hash], "{link}: what was put is another");
+        let status = is_clean(&board, &idle);
+        // Of 5,600 packets each way one in a hundred was lost, and one overtaken.
+        let tcp = |name: &str| status["counters"]["tcp"][name].as_u64();
+        assert!(tcp("retransmissions") > Some(20) && tcp("out_of_order") > Some(20), "{link}: {status}");
+    }
+}
+
+#[test]
+fn a_thousand_connections_are_open_at_once_and_each_hears_its_own_words() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("thousand");
+    let board = place.up(&(lan("tap:kiban0", "", 1500) + ECHO));
+    let idle = board.status();
+    let mut crowd: Vec<TcpStream> = (0..1000).map(|_| connect("10.9.0.2:7")).collect();
+    for round in 0..3 {
+        let words =
+            |number: usize| format!("{number} says it for the {round}. time. ").repeat(1 + number % 40);
+        for (number, stream) in crowd.iter_mut().enumerate() {
+            stream.write_all(words(number).as_bytes()).expect("it takes it");
+        }
+        for (number, stream) in crowd.iter_mut().enumerate() {
+            let mut heard = vec![0; words(number).len()];
+            stream.read_exact(&mut heard).expect("it sends it back");
+            assert!(heard == words(number).as_bytes(), "{number} hears others");
+        }
+        let status = board.status();
+        assert_eq!(status["services"][0]["sessions"], 1000, "{status}");
+        assert_eq!(status["sessions"]["established"], 1000, "{}", status["sessions"]);
+    }
+    drop(crowd);
+    let status = is_clean(&board, &idle);
+    let counters = &status["services"][0]["counters"];
+    assert_eq!(
+        ["accepted", "ended", "refused", "cut"].map(|name| counters[name].as_u64()),
+        [Some(1000), Some(1000), Some(0), Some(0)],
+        "{status}"
+    );
+    assert_eq!(counters["bytes_in"], counters["bytes_out"]);
+}
+
+/// One ping: whether it was answered with what it said.
+fn ping(arguments: &[&str]) -> String {
+    let output = run("ping", &[&["-n", "-c", "1", "-W", "20"], arguments, &["10.9.0.2"]].concat());
+    let told = text(&output);
+    assert!(output.status.success() && !told.contains("wrong data"), "{arguments:?}: {told}");
+    told
+}
+
+#[test]
+fn pings_of_every_size_and_with_options_are_answered() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("ping");
+    for (link, mtu) in [("tap:kiban0", 1500), ("tun:kiban0", 9180), ("packet:lab0", 1500)] {
+        let board = place.up(&(lan(link, "", mtu) + ECHO));
+        let whole = mtu - 28;
+        let sizes = [0, 1, 7, 8, 15, 16, 17, 55, 56, 57, 1000, whole - 1, whole];
+        // In two and more fragments, each way; and the longest packet there is.
+        let more = [whole + 1, whole + 9, 2 * whole, 3 * whole + 5, 20_000, 65_507];
+        for size in sizes {
+            // DF: it is one packet.
+            ping(&["-M", "do", "-s", &size.to_string(), "-p", "5aa5f00f"]);
+        }
+        for size in more {
+            ping(&["-M", "dont", "-s", &size.to_string(), "-p", "0123456789abcdef"]);
+        }
+        for options in [&["-R"][..], &["-T", "tsonly"], &["-T", "tsandaddr"]] {
+            ping(options);
+            // With the option in the first fragment, or in each.
+            ping(&[options, &["-s", "4000"]].concat());
+        }
+        let status = board.status();
+        let asked = (sizes.len() + more.len() + 6) as u64;
+        let ip = &status["counters"]["ip"];
+        assert_eq!(status["counters"]["icmp"]["echoes_answered"].as_u64(), Some(asked), "{status}");
+        for name in ["malformed", "checksum_wrong", "truncated", "options_malformed"] {
+            assert_eq!(ip[name], 0, "{name}: {ip}");
+        }
+    }
+}
+
+/// Connects with options in every packet, says a megabyte to the echo, and hears it back.
+const WITH_OPTIONS: &str = "
+import socket, sys, threading
+socket.setdefaulttimeout(60)
+stream = socket.socket()
+stream.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, bytes.fromhex(sys.argv[1]))
+stream.connect(('10.9.0.2', 7))
+words = bytes(place * place // 251 % 256 for place in range(1 << 20))
+def say():
+    stream.sendall(words)
+    stream.shutdown(socket.SHUT_WR)
+speaker = threading.Thread(target=say)
+speaker.start()
+heard = b''.join(iter(lambda: stream.recv(65536), b''))
+speaker.join()
+sys.exit(heard != words)
+";
+
+#[test]
+fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("wireshark");
+    let root = folder(&place);
+    file(&root.join("file.bin"), 2 << 20);
+    for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
+        let record = place.0.join("record.pcap").display().to_string();
+        let (to, hashes) = takes(1);
+        let options = format!(",offload=off,record={record}");
+        let mut board = place.up(&(lan(link, &options, 1500) + &services(&root, to)));
+        fetched("file.bin");
+        put(&root.join("file.bin"));
+        hashes.join().expect("content");
+        // Record route; timestamps; router alert between nothings.
+        for options in [
+            format!("010727{}{}", "04", "00".repeat(36)),
+            format!("44240500{}", "00".repeat(32)),
+            "0194040000000000".into(),
+        ] {
+            let output = run("python3", &["-c", WITH_OPTIONS, &options]);
+            assert!(output.status.success(), "{link}, {options}: {}", text(&output));
+        }
+        for size in ["0", "1472", "1473", "30000"] {
+            ping(&["-s", size]);
+            ping(&["-s", size, "-R"]);
+        }
+        // The record is whole when the board has ended.
+        board.signal("-TERM");
+        assert_eq!(board.wait(), Some(0));
+        // On a veth the kernel leaves sums to who reads: there what the board sent is judged.
+        let is_judged = |packet: &&Packet| !link.starts_with("packet:") || packet.of("ip.src") == "10.9.0.2";
+        let packets = read(&record);
+        let wrong =
+            packets.iter().find(|packet| packet.is_malformed() || is_judged(packet) && packet.is_wrong());
+        assert!(wrong.is_none(), "{link}: {:?}", wrong.map(|packet| &packet.0));
+        // The judge judges: of a record whose last byte is another the last packet is wrong.
+        let mut bytes = std::fs::read(&record).expect("it was recorded");
+        *bytes.last_mut().expect("it is not empty") ^= 1;
+        std::fs::write(&record, bytes).expect("there is room");
+        assert!(read(&record).last().is_some_and(Packet::is_wrong));
+        // All that was to be judged is there.
+        let count = |what: &str, least: usize, is_so: &dyn Fn(&Packet, bool) -> bool| {
+            let found =
+                packets.iter().filter(|packet| is_so(packet, packet.of("ip.src") == "10.9.0.2")).count();
+            assert!(found >= least, "{link}: {found} of {what}");
+        };
+        let has_words = |packet: &Packet| packet.any("tcp.len", |bytes| bytes > 0);
+        count("segments", 1400, &|packet, is_own| is_own && has_words(packet));
+        count("segments with options", 50, &|packet, _| {
+            has_words(packet) && packet.any("ip.hdr_len", |bytes| bytes > 20)
+        });
+        count("echoes", 8, &|packet, is_own| is_own && packet.any("icmp.type", |kind| kind == 0));
+        count("fragments", 40, &|packet, is_own| is_own && packet.of("ip.flags.mf") == "1");
+        count("recorded routes", 4, &|packet, _| {
+            packet.any("ip.opt.type", |kind| kind == 7) && packet.any("ip.proto", |protocol| protocol == 1)
+        });
+    }
+}
+
+/// The severity of a mistake, as Wireshark has it.
+const ERROR: u64 = 0x0080_0000;
+const SUMS: [&str; 3] = ["tcp.checksum.status", "ip.checksum.status", "icmp.checksum.status"];
+const FIELDS: [&str; 13] = [
+    "_ws.malformed",
+    "_ws.expert.severity",
+    SUMS[0],
+    SUMS[1],
+    SUMS[2],
+    "ip.src",
+    "ip.proto",
+    "ip.hdr_len",
+    "ip.flags.mf",
+    "ip.opt.type",
+    "tcp.len",
+    "icmp.type",
+    "frame.number",
+];
+
+/// A packet as Wireshark sees it: its fields, each with values that have commas between them.
+struct Packet(Vec<String>);
+
+impl Packet {
+    fn is_malformed(&self) -> bool {
+        !self.of("_ws.malformed").is_empty()
+    }
+
+    /// Whether Wireshark calls something of it a mistake.
+    fn is_wrong(&self) -> bool {
+        self.any("_ws.expert.severity", |severity| severity >= ERROR)
+            || SUMS.iter().any(|sum| self.any(sum, |status| status == 0))
+    }
+
+    fn of(&self, field: &str) -> &str {
+        let place = FIELDS.iter().position(|name| *name == field).expect("it is asked for");
+        self.0.get(place).map_or("", String::as_str)
+    }
+
+    /// Whether one of a field's numbers is so.
+    fn any(&self, field: &str, is_so: impl Fn(u64) -> bool) -> bool {
+        self.of(field).split(',').filter_map(|value| value.parse().ok()).any(is_so)
+    }
+}
+
+fn read(record: &str) -> Vec<Packet> {
+    let sums = ["tcp", "ip", "udp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
+    let sums = sums.iter().flat_map(|sum| ["-o", sum]);
+    let fields = FIELDS.iter().flat_map(|field| ["-e", field]);
+    let arguments: Vec<&str> = ["-r", record, "-T", "fields"].into_iter().chain(sums).chain(fields).collect();
+    let output = run("tshark", &arguments);
+    assert!(output.status.success(), "{}", text(&output));
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    lines.lines().map(|line| Packet(line.split('\t').map(str::to_owned).collect())).collect()
+}

@@ -1,0 +1,18 @@
+//! `kiban up` as an operator runs it, with this host's kernel as the other end, in network namespaces of the tests' own.
+//!
+//! ```text
+//! place       what all share: a folder, a board, a second host
+//! service     configuration, control, reload, end
+//! kernel      the kernel's TCP as the peer, over TAP, TUN and a veth
+//! atm         two hosts over cells
+//! harm        links that go, garbage, floods, crowds, nothing left
+//! unit        as systemd runs it
+//! ```
+
+mod atm;
+mod harm;
+mod iperf;
+mod kernel;
+mod place;
+mod service;
+mod unit;

@@ -1,0 +1,276 @@
+//! What the stories share: a folder, a board that is ready, another host, words that are said and heard.
+
+use kiban_real::link::interface::enter_new_namespace;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
+/// Longer than anything here takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The least of configurations.
+pub(crate) const PORT: &str = "name = \"lab\"\n[[port]]\nname = \"lan\"\nlink = \"tap:kiban0\"\naddress = \"10.9.0.2/24\"\n\
+    host_address = \"10.9.0.1/24\"\n";
+pub(crate) const ECHO: &str = "[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.2:7\"\n";
+
+/// Whether the test has a network namespace of its own; a line says why not.
+pub(crate) fn enter() -> bool {
+    match enter_new_namespace() {
+        Ok(()) => true,
+        Err(error) => {
+            println!("skipped: {error}");
+            false
+        }
+    }
+}
+
+/// A folder for one test: configuration, control socket, files.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(test: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("kiban-up-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        Place(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("there is room for files of a while");
+        path
+    }
+
+    pub(crate) fn kiban(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program was built")
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(KIBAN);
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).current_dir(&self.0).env_remove("KIBAN_LOG");
+        command
+    }
+
+    /// A board that is ready, as the service manager would hear it.
+    pub(crate) fn up(&self, config: &str) -> Board<'_> {
+        self.up_by(config, spawn)
+    }
+
+    /// The same, begun by somebody who may say something more.
+    pub(crate) fn up_by(&self, config: &str, begin: impl FnOnce(Command) -> Child) -> Board<'_> {
+        let file = self.write("board.toml", config);
+        let path = self.0.join("notify.sock");
+        let _ = std::fs::remove_file(&path);
+        let notify = UnixDatagram::bind(&path).expect("a socket");
+        notify.set_read_timeout(Some(LONG)).expect("a socket");
+        let log = std::fs::File::create(self.0.join("log")).expect("a file");
+        let mut command = self.command(&["up", &file.display().to_string()]);
+        command.env("NOTIFY_SOCKET", &path).stderr(log).stdout(Stdio::null());
+        let child = begin(command);
+        let board = Board { place: self, child, notify };
+        board.expect("READY=1");
+        board
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.0.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Nobody reads what is left.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) struct Board<'a> {
+    place: &'a Place,
+    pub(crate) child: Child,
+    pub(crate) notify: UnixDatagram,
+}
+
+impl Board<'_> {
+    /// The next thing that the service manager hears.
+    pub(crate) fn expect(&self, what: &str) {
+        let mut bytes = [0; 64];
+        let count =
+            self.notify.recv(&mut bytes).unwrap_or_else(|error| panic!("{error}: {}", self.place.log()));
+        assert_eq!(std::str::from_utf8(&bytes[..count]), Ok(what));
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let output = self.place.kiban(&["status", "lab", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!("{error}: {} {}", String::from_utf8_lossy(&output.stderr), self.place.log())
+        })
+    }
+
+    /// Asks until it is so.
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let clock = kiban_real::Clock::new();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{what}: {status}\n{}", self.place.log());
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill");
+        assert!(status.success());
+    }
+
+    /// Waits for its end: the exit status.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it is our child").code()
+    }
+}
+
+impl Drop for Board<'_> {
+    fn drop(&mut self) {
+        // It may have ended in order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn spawn(mut command: Command) -> Child {
+    command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+pub(crate) fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+    stream.set_read_timeout(Some(LONG)).expect("a socket");
+    stream
+}
+
+/// Says something, and hears as much.
+pub(crate) fn echo(stream: &mut TcpStream, text: &[u8]) {
+    stream.write_all(text).expect("it takes it");
+    let mut heard = vec![0; text.len()];
+    stream.read_exact(&mut heard).expect("it sends it back");
+    assert_eq!(heard, text);
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+/// The hash of all that comes.
+pub(crate) fn digest_of(from: &mut impl Read) -> [u8; 32] {
+    let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 20]);
+    while let count @ 1.. = from.read(&mut piece).expect("it comes") {
+        hash.update(&piece[..count]);
+    }
+    hash.finalize().into()
+}
+
+/// Runs `ip`, or another tool of iproute2, which has to succeed.
+pub(crate) fn ip(command: &str) {
+    let output = run("ip", &command.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "ip {command}: {}", text(&output));
+}
+
+/// A port on which the kernel is 10.9.0.1, and the board 10.9.0.2.
+pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
+    let host = match link {
+        "packet:lab0" => {
+            // What an earlier row has left goes.
+            let _ = run("ip", &["link", "del", "lab0"]);
+            ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
+            ip("addr add 10.9.0.1/24 dev lab1");
+            if options.contains("loss") {
+                // Nothing on a veth cuts segments: without this few and large ones would be lost.
+                ip("link set lab1 gso_max_segs 1");
+            }
+            ip("link set lab0 up");
+            ip("link set lab1 up");
+            ""
+        }
+        _ => "host_address = \"10.9.0.1/24\"\n",
+    };
+    format!(
+        "name = \"lab\"\n[[port]]\nname = \"lan\"\nlink = \"{link}{options}\"\naddress = \"10.9.0.2/24\"\nmtu = {mtu}\n{host}"
+    )
+}
+
+/// What a link has counted: that of the first port.
+pub(crate) fn counted(status: &Value, name: &str) -> u64 {
+    status["ports"][0]["link_counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
+}
+
+/// Waits until sessions have gone and nothing of theirs is left: the memory in use is that of a board that has just begun.
+pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
+    let used = |status: &Value, pool: &str| status["memory"][pool]["used"].as_u64().expect("a number");
+    board.until("all is given back", |status| {
+        let services = status["services"].as_array().expect("services");
+        let same = |pool: &str| used(status, pool) == used(idle, pool);
+        // A link keeps the rest of the last page into which something came.
+        let landing = used(status, "receive_bytes").abs_diff(used(idle, "receive_bytes"));
+        services.iter().all(|service| service["sessions"] == 0)
+            && same("transmit_bytes")
+            && same("pdus")
+            && landing <= 2 * 4096
+    })
+}
+
+/// A second host: a thread that is in a namespace of its own and does there what it is asked to.
+pub(crate) struct Far {
+    asked: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+    namespace: String,
+}
+
+impl Far {
+    /// Makes one, where the test has one itself.
+    pub(crate) fn new() -> Far {
+        let (asked, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            enter_new_namespace().expect("the test has one");
+            let thread = std::fs::read_link("/proc/thread-self").expect("proc is there");
+            tell.send(format!("/proc/{}/ns/net", thread.display())).expect("it is waited for");
+            work.into_iter().for_each(|work| work());
+        });
+        Far { asked, namespace: told.recv().expect("it has begun") }
+    }
+
+    /// Does something there, and waits for it.
+    pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        let work = move || {
+            // Who asked has gone only when the test has failed.
+            let _ = tell.send(work());
+        };
+        self.asked.send(Box::new(work)).expect("it is there");
+        told.recv().expect("it was done")
+    }
+
+    /// Begins a program there.
+    pub(crate) fn spawn(&self, command: Command) -> Child {
+        self.run(|| spawn(command))
+    }
+
+    /// Joins both hosts by a wire: `wire` at either end, with addresses 10.7.0.1 here and 10.7.0.2 there.
+    pub(crate) fn wire(&self, mtu: usize) {
+        ip(&format!("link add wire mtu {mtu} type veth peer name wire mtu {mtu} netns {}", self.namespace));
+        ip("addr add 10.7.0.1/24 dev wire");
+        ip("link set wire up");
+        self.run(|| {
+            ip("addr add 10.7.0.2/24 dev wire");
+            ip("link set wire up");
+        });
+    }
+}
