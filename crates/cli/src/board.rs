@@ -173,7 +173,7 @@ pub(crate) fn ports(status: &Status) -> Table {
         .numbers("losses");
     for port in &status.ports {
         let counter = |name: &str| port.link_counters.get(name).copied().unwrap_or(0);
-        let lost = counter("starved") + counter("refused") + counter("malformed");
+        let lost = counter("starved") + counter("overrun") + counter("refused") + counter("malformed");
         table.row([
             port.name.clone(),
             port.link.clone(),

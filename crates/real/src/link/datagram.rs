@@ -3,6 +3,7 @@
 //! Goal      a train of equal datagrams leaves with one system call (UDP_SEGMENT, udp(7)) and arrives with one (UDP_GRO). Where the
 //!           system has neither, they go one by one.
 //! Peer      the socket is not connected: what others send is seen and told, and nobody's ICMP ends the link.
+//! Lost      what found the socket's queue full is told with what came next (SO_RXQ_OVFL, socket(7)), and counted.
 //! Limits    never blocks. 64 KB a call; a datagram that is longer than the path's packets is refused by the system.
 
 use super::{BURST, LinkCounters};
@@ -18,8 +19,8 @@ pub(super) const TRAIN_MAX: usize = 64;
 pub(super) const PAYLOAD_BYTES_MAX: usize = 65_507;
 /// Bytes that may wait for whoever reads: a tenth of a second of OC-3c, each cell a datagram with the system's book-keeping.
 const QUEUE_BYTES: usize = 32 << 20;
-/// Room for one control message with an int.
-const CONTROL_WORDS: usize = 4;
+/// Room for two control messages with an int each.
+const CONTROL_WORDS: usize = 6;
 
 /// What one call brought.
 enum Came<'a> {
@@ -50,6 +51,8 @@ pub(super) struct Datagrams {
     /// Whether the peer may send from any of its ports.
     any_port: bool,
     segments: bool,
+    /// Datagrams that found no room in the socket's queue, as far as is known.
+    overrun: u64,
     buffer: Box<[u8]>,
 }
 
@@ -65,18 +68,20 @@ impl Datagrams {
         link.ask_for_room(QUEUE_BYTES);
         let (socket, local) = link.into_parts();
         let on: libc::c_int = 1;
-        // SAFETY: an option that is an int. Where the system has none, datagrams come one by one.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_UDP,
-                libc::UDP_GRO,
-                (&raw const on).cast(),
-                size_of::<libc::c_int>() as _,
-            );
+        for (level, option) in [(libc::SOL_UDP, libc::UDP_GRO), (libc::SOL_SOCKET, libc::SO_RXQ_OVFL)] {
+            // SAFETY: options that are an int. Where the system has none, datagrams come one by one, and what is lost is not told.
+            unsafe {
+                libc::setsockopt(
+                    socket.as_raw_fd(),
+                    level,
+                    option,
+                    (&raw const on).cast(),
+                    size_of::<libc::c_int>() as _,
+                );
+            }
         }
         let buffer = vec![0; 1 << 16].into_boxed_slice();
-        Ok(Datagrams { socket, local, peer, any_port, segments: true, buffer })
+        Ok(Datagrams { socket, local, peer, any_port, segments: true, overrun: 0, buffer })
     }
 
     /// Its own address.
@@ -106,6 +111,7 @@ impl Datagrams {
                 }
             }
         }
+        counters.overrun = self.overrun;
         Ok(())
     }
 
@@ -145,6 +151,9 @@ impl Datagrams {
                 if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO) {
                     let size = libc::CMSG_DATA(one).cast::<libc::c_int>().read_unaligned();
                     each = usize::try_from(size).unwrap_or(length);
+                }
+                if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) {
+                    self.overrun = libc::CMSG_DATA(one).cast::<u32>().read_unaligned().into();
                 }
                 one = libc::CMSG_NXTHDR(&raw const message, one);
             }

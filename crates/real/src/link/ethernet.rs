@@ -7,6 +7,7 @@
 //!           promiscuous.
 //! Sums      what this host's kernel sends on a veth has no checksums yet; the header in front says so (`virtio`).
 //! Own       frames that leave, ours and the kernel's, are not seen.
+//! Lost      what found the socket's queue full is told with what came next (SO_RXQ_OVFL, socket(7)), and counted.
 //! Down      while the interface is down, what is sent is refused and counted. When it has been removed, the link is gone.
 //! Limits    needs CAP_NET_RAW.
 //! Left out  VLANs: frames with a tag are counted as malformed, since they are another network's. Rings shared with the kernel.
@@ -73,6 +74,7 @@ impl EthernetLink {
         // Without this header whole segments and unfinished sums could not be told from others.
         set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(|error| say("read offloads of", error))?;
         set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1).map_err(|error| say("read tags of", error))?;
+        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(|error| say("hear of losses on", error))?;
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
             .map_err(|error| say("tell own frames apart on", error))?;
         // Whoever is refused keeps what it has.
@@ -140,8 +142,8 @@ impl EthernetLink {
     }
 }
 
-/// Reads a frame into `places`: its length, and whether it had a VLAN's tag.
-fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>]) -> Result<(usize, bool), Errno> {
+/// Reads a frame into `places`: its length, and whether it had a VLAN's tag. What was lost before it is noted.
+fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
     let mut control = [0u64; 8];
     // SAFETY: all fields of a message header may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -166,6 +168,9 @@ fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>]) -> Result<(usize, bool)
             {
                 is_tagged |= libc::CMSG_DATA(one).cast::<u32>().read_unaligned() & STATUS_TAGGED != 0;
             }
+            if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) {
+                *overrun = libc::CMSG_DATA(one).cast::<u32>().read_unaligned().into();
+            }
             one = libc::CMSG_NXTHDR(&raw const message, one);
         }
     }
@@ -185,7 +190,7 @@ impl Link<Pdu> for EthernetLink {
             let mut header = [0; HEADER_BYTES];
             let mut is_tagged = false;
             let landed = landing.land(lent.memory, &mut header, head_bytes, |places| {
-                let (length, tagged) = read(socket, places)?;
+                let (length, tagged) = read(socket, places, &mut counters.overrun)?;
                 is_tagged = tagged;
                 Ok(length)
             });

@@ -240,6 +240,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
             starved: self.counters.starved + below.starved,
             malformed: below.malformed,
             strangers: below.strangers,
+            overrun: below.overrun,
             refused: below.refused + self.impaired.queue_full,
             ..self.counters
         }

@@ -72,6 +72,9 @@ kiban_ground::counters! {
         malformed,
         /// What arrived from somebody who is not the link's peer.
         strangers,
+        /// Datagrams or frames that the system threw away before the link could take them: nobody looked in time. Devices of
+        /// this host (TUN, TAP) count theirs themselves (`ip -s link`).
+        overrun,
         /// Units that were to leave and did not: the link is down, its queue is full, or it cannot carry them.
         refused,
     }
