@@ -1,8 +1,10 @@
 //! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by way of the kernels.
 
 use crate::iperf::rate;
-use crate::place::{Board, Far, Place, enter};
+use crate::place::{Board, Far, Place, connect, echo, enter};
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
 /// A host's board: cells to the other over the wire, the kernel's address on a device.
 fn host(own: u8, other: u8, options: &str, more: &str) -> String {
@@ -36,7 +38,7 @@ fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
         let near_board = near_place.up(&host(1, 2, options, ""));
         near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
         for way in [&[][..], &["-R"], &["-P", "4"]] {
-            // An OC-3c has 149.76 Mbit/s for cells; of those TCP has 134.6 in packets of 9180 bytes.
+            // An OC-3c has 149.76 Mbit/s for cells; of those TCP has 134.3 in packets of 9180 bytes.
             let rate = rate(&[&["-c", "10.1.0.2"], way].concat(), 60e6, |command| far.spawn(command));
             assert!((60e6..136e6).contains(&rate), "{way:?}, udp-cells{options}: {rate} bit/s");
         }
@@ -47,4 +49,37 @@ fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
         // Datagrams may be lost where the machine has other things to do; here they are not the rule.
         assert!(came.abs_diff(sent) < sent / 100, "{options}: {came} of {sent} cells came");
     }
+}
+
+#[test]
+fn a_session_of_the_kernels_lives_through_a_board_that_is_killed() {
+    if !enter() {
+        return;
+    }
+    let far = Far::new();
+    far.wire(1500);
+    let (near_place, far_place) = (Place::new("kill-near"), Place::new("kill-far"));
+    let mut far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
+    let near_board = near_place.up(&host(1, 2, "", ""));
+    near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
+    let listener = far.run(|| TcpListener::bind("10.1.0.2:9").expect("the kernel has the address"));
+    let server = std::thread::spawn(move || {
+        let mut stream = listener.accept().expect("somebody comes").0;
+        std::io::copy(&mut stream.try_clone().expect("a second handle"), &mut stream).expect("to its end")
+    });
+    let mut session = connect("10.1.0.2:9");
+    echo(&mut session, b"before");
+    for round in 0..2 {
+        far_board.signal("-KILL");
+        assert_eq!(far_board.wait(), None, "it has not ended by itself");
+        // Said to nobody, and said again by the kernel until somebody is there.
+        session.write_all(b"meanwhile").expect("the kernel keeps it");
+        far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
+        let mut heard = [0; 9];
+        session.read_exact(&mut heard).expect("it comes back");
+        assert_eq!(&heard, b"meanwhile", "{round}");
+    }
+    drop(session);
+    assert_eq!(server.join().expect("content"), 6 + 2 * 9);
+    is_sound(&near_board);
 }

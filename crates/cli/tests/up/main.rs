@@ -5,6 +5,7 @@
 //! service     configuration, control, reload, end
 //! kernel      the kernel's TCP as the peer, over TAP, TUN and a veth
 //! atm         two hosts over cells
+//! iperf       a server and a client of iperf3
 //! harm        links that go, garbage, floods, crowds, nothing left
 //! unit        as systemd runs it
 //! ```
