@@ -7,13 +7,17 @@
 //! atm         two hosts over cells
 //! iperf       a server and a client of iperf3
 //! harm        links that go, garbage, floods, crowds, nothing left
+//! attach      programs that attach, through shared memory
+//! run         programs as they are
 //! unit        as systemd runs it
 //! ```
 
 mod atm;
+mod attach;
 mod harm;
 mod iperf;
 mod kernel;
 mod place;
+mod run;
 mod service;
 mod unit;
