@@ -4,7 +4,8 @@
 //!           that a test sees.
 //! Out       only the owner of the depot takes slots, from a private list: no atomics.
 //! Home      the owner puts a slot back on its list. Any other thread may bring one home too: it is pushed on the *return stack*, which the owner takes whole
-//!           when its list is empty. Pushing onto a stack that is only ever taken whole knows no ABA problem.
+//!           when its list is empty, and now and then before, so that what has just been used, and is in the cache, goes out
+//!           first. Pushing onto a stack that is only ever taken whole knows no ABA problem.
 //! End       the depot may be dropped while slots are out. It then marks the stack, and the last slot to come
 //!           home frees the memory: `owed` reaches zero exactly once, on whichever side comes last.
 //! Limits    `capacity` slots, at most 2^31; `take` returns nothing when all are out.
@@ -16,6 +17,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 const EMPTY: u32 = u32::MAX;
+/// After so many takes the return stack is looked at.
+const COLLECT_EVERY: u64 = 32;
 /// The head of the return stack once the depot itself has gone.
 const ORPHANED: u32 = u32::MAX - 1;
 
@@ -95,7 +98,7 @@ impl<T> Depot<T> {
             self.patience = u64::MAX;
             return None;
         }
-        if self.free.is_empty() {
+        if self.free.is_empty() || self.patience.is_multiple_of(COLLECT_EVERY) {
             self.collect();
         }
         let index = self.free.pop()?;
@@ -206,6 +209,20 @@ mod tests {
     fn witnesses(capacity: usize) -> (Depot<Witness>, Arc<AtomicUsize>) {
         let dropped = Arc::new(AtomicUsize::new(0));
         (Depot::new(capacity, |_| Witness(dropped.clone())), dropped)
+    }
+
+    #[test]
+    fn what_was_just_brought_home_goes_out_again_before_what_was_never_used() {
+        let mut depot = Depot::new(4096, |index| index);
+        let mut used = std::collections::BTreeSet::new();
+        for _ in 0..4096 {
+            let slot = depot.take().unwrap();
+            used.insert(slot.as_ptr() as usize);
+            // SAFETY: it was taken above and is not used again.
+            unsafe { Slot::bring_home(slot) };
+        }
+        assert!(used.len() <= 2 * COLLECT_EVERY as usize, "{} slots", used.len());
+        assert_eq!(depot.at_home(), 4096);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! much of it is done, so that its sum is not formed again.
 
 use alloc::collections::VecDeque;
-use kiban_ground::{Pdu, Slice};
+use kiban_ground::{Pdu, Pool, Slice};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
@@ -48,8 +48,8 @@ impl SendQueue {
         self.slices.push_back(slice);
     }
 
-    /// The first `count` bytes have arrived.
-    pub(super) fn acknowledged(&mut self, count: u32) {
+    /// The first `count` bytes have arrived; their pages go home to `pool`, where the next write finds them still in the cache.
+    pub(super) fn acknowledged(&mut self, count: u32, pool: &mut Pool) {
         self.bytes -= count;
         let mut done = self.skip + count;
         let mut popped = 0;
@@ -59,7 +59,7 @@ impl SendQueue {
                 break;
             }
             done -= length;
-            self.slices.pop_front();
+            self.slices.pop_front().into_iter().for_each(|slice| pool.give(slice));
             popped += 1;
         }
         self.skip = done;
@@ -160,7 +160,7 @@ mod tests {
                     }
                     1 => {
                         let count = a.min(model.len() as u32);
-                        queue.acknowledged(count);
+                        queue.acknowledged(count, &mut pool);
                         model.drain(..count as usize);
                     }
                     _ => {

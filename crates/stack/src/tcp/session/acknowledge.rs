@@ -86,7 +86,7 @@ impl Session {
         let acknowledged = self.una.distance(ack);
         let queued = self.queue.bytes();
         let bytes = acknowledged.min(queued);
-        self.queue.acknowledged(bytes);
+        self.queue.acknowledged(bytes, &mut desk.cx.memory.transmit);
         desk.send_share.change(queued, self.queue.bytes());
         self.tally.bytes_acknowledged += u64::from(bytes);
         let finished = acknowledged > bytes;
