@@ -186,11 +186,18 @@ impl Pdu {
     /// Appends bytes behind the head's last (a received frame's first bytes).
     ///
     /// # Panics
-    /// When they do not fit behind what is there, or when the body is not empty.
+    /// When they do not fit beside what is there, or when the body is not empty.
     pub fn extend_head(&mut self, bytes: &[u8]) {
         let block = self.block_mut();
         assert!(block.body.is_empty(), "a head is extended before it has a body");
-        let end = block.head_end as usize;
+        let mut end = block.head_end as usize;
+        if let excess @ 1.. = (end + bytes.len()).saturating_sub(HEAD_BYTES) {
+            // Long headers take some of the room in front.
+            let start = block.head_start as usize - excess;
+            block.head.copy_within(block.head_start as usize..end, start);
+            block.head_start = start as u16;
+            end -= excess;
+        }
         block.head[end..end + bytes.len()].copy_from_slice(bytes);
         block.head_end = (end + bytes.len()) as u16;
     }
@@ -513,6 +520,18 @@ mod tests {
         assert!(blocks.take().is_none());
         drop(pdu);
         assert_eq!(blocks.at_home(), 1);
+    }
+
+    #[test]
+    fn a_long_received_head_takes_room_in_front() {
+        let mut blocks = Blocks::new(1);
+        let mut pdu = blocks.take().unwrap();
+        let bytes: Vec<u8> = (0..96).collect();
+        pdu.extend_head(&bytes[..40]);
+        pdu.extend_head(&bytes[40..]);
+        assert_eq!(pdu.head(), &bytes[..]);
+        pdu.push_head(HEAD_BYTES - 96)[0] = 7;
+        assert_eq!((pdu.head().len(), pdu.head()[0]), (HEAD_BYTES, 7));
     }
 
     #[test]

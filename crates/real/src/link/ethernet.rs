@@ -15,10 +15,9 @@
 use super::interface::{self, Asked, asked, told_of};
 use super::landing::{Landing, Nothing};
 use super::virtio::{self, HEADER_BYTES};
-use super::{BURST, Lent, Link, LinkCounters, Traits};
+use super::{BURST, BURST_BYTES, Lent, Link, LinkCounters, Traits};
 use kiban_ground::Pdu;
 use kiban_wire::ethernet::{self, Mac};
-use kiban_wire::{ipv4, tcp};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -26,8 +25,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What a system without the privilege says, and what helps.
 const PRIVILEGE: &str = "CAP_NET_RAW";
-/// Bytes that may wait for whoever reads, or to leave.
+/// Bytes that may wait for whoever reads.
 const QUEUE_BYTES: libc::c_int = 8 << 20;
+/// Bytes that may wait to leave: some segments, so that a line that is slower than we are holds us back, and with us our sessions,
+/// which share it evenly, before its own queue is full and drops.
+const LEAVING_BYTES: libc::c_int = 256 << 10;
 /// `tpacket_auxdata`: seven fields, of which the status is the first.
 const AUXDATA_BYTES: usize = 20;
 const STATUS_TAGGED: u32 = 1 << 4;
@@ -78,8 +80,11 @@ impl EthernetLink {
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
             .map_err(|error| say("tell own frames apart on", error))?;
         // Whoever is refused keeps what it has.
-        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
             let _ = set(libc::SOL_SOCKET, option, QUEUE_BYTES);
+        }
+        for option in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+            let _ = set(libc::SOL_SOCKET, option, LEAVING_BYTES);
         }
         // SAFETY: all of its fields may be zero.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -121,7 +126,8 @@ impl EthernetLink {
             index,
             mac,
             traits: Traits { mtu_bytes, whole_segments: offload },
-            landing: Landing::default(),
+            // The kernel's own segments come whole, whatever we take.
+            landing: Landing::new(ethernet::HEADER_BYTES, None),
             counters: LinkCounters::default(),
         })
     }
@@ -184,12 +190,15 @@ impl Link<Pdu> for EthernetLink {
     }
 
     fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
-        let head_bytes = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
+        let enough = self.counters.bytes_in + BURST_BYTES;
         for _ in 0..BURST {
+            if self.counters.bytes_in >= enough {
+                break;
+            }
             let EthernetLink { socket, landing, counters, .. } = self;
             let mut header = [0; HEADER_BYTES];
             let mut is_tagged = false;
-            let landed = landing.land(lent.memory, &mut header, head_bytes, |places| {
+            let landed = landing.land(lent.memory, &mut header, |places| {
                 let (length, tagged) = read(socket, places, &mut counters.overrun)?;
                 is_tagged = tagged;
                 Ok(length)
@@ -225,7 +234,7 @@ impl Link<Pdu> for EthernetLink {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<Pdu>, _: &mut Lent<'_>) -> io::Result<()> {
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
         while let Some(pdu) = units.front_mut() {
             let header = if self.traits.whole_segments {
                 virtio::describe(pdu, ethernet::HEADER_BYTES)
@@ -249,7 +258,7 @@ impl Link<Pdu> for EthernetLink {
                 }
                 Err(error) => return Err(told_of(&self.name, "write to", PRIVILEGE, error.into())),
             }
-            units.pop_front();
+            units.pop_front().into_iter().for_each(|pdu| lent.memory.blocks.give(pdu));
         }
         Ok(())
     }

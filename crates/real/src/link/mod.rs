@@ -54,6 +54,9 @@ use std::os::fd::BorrowedFd;
 
 /// With so many units a call has received enough: what its last read brought beyond is at most one datagram or frame.
 pub const BURST: usize = 64;
+/// With so many bytes as well, where segments are whole: what the system has just written is still in the cache when the host
+/// takes it.
+const BURST_BYTES: u64 = 256 << 10;
 
 kiban_ground::counters! {
     /// What happened on a link.

@@ -11,9 +11,9 @@
 use super::interface::{request, told};
 use super::landing::{Landing, Nothing};
 use super::virtio::{self, HEADER_BYTES};
-use super::{BURST, Lent, Link, LinkCounters, Traits, interface};
+use super::{BURST, BURST_BYTES, Lent, Link, LinkCounters, Traits, interface};
 use kiban_ground::Pdu;
-use kiban_wire::{ethernet, ipv4, tcp};
+use kiban_wire::ethernet;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -38,6 +38,8 @@ pub struct TunLink {
     file: OwnedFd,
     name: String,
     carries: Carries,
+    /// Bytes in front of the IP header.
+    frame_bytes: usize,
     /// Whether packets have virtio-net headers.
     has_header: bool,
     traits: Traits,
@@ -72,13 +74,18 @@ impl TunLink {
         let whole = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
         let whole_segments = offload && ask(libc::TUNSETOFFLOAD, whole).is_ok();
         let traits = Traits { mtu_bytes: interface::mtu(name)?, whole_segments };
+        let frame_bytes = match carries {
+            Carries::Packets => 0,
+            Carries::Frames => ethernet::HEADER_BYTES,
+        };
         Ok(TunLink {
             file,
             name: name.to_owned(),
             carries,
+            frame_bytes,
             has_header: offload,
             traits,
-            landing: Landing::default(),
+            landing: Landing::new(frame_bytes, (!offload).then_some(traits.mtu_bytes)),
             counters: LinkCounters::default(),
         })
     }
@@ -96,14 +103,6 @@ impl TunLink {
         self.traits.mtu_bytes = interface::mtu(&self.name)?;
         Ok(())
     }
-
-    /// Bytes in front of the IP header.
-    fn frame_bytes(&self) -> usize {
-        match self.carries {
-            Carries::Packets => 0,
-            Carries::Frames => ethernet::HEADER_BYTES,
-        }
-    }
 }
 
 impl Link<Pdu> for TunLink {
@@ -112,14 +111,15 @@ impl Link<Pdu> for TunLink {
     }
 
     fn receive(&mut self, lent: &mut Lent<'_>, into: &mut VecDeque<Pdu>) -> io::Result<()> {
-        let frame_bytes = self.frame_bytes();
         let TunLink { file, has_header, landing, counters, .. } = self;
-        let head_bytes = frame_bytes + ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
+        let enough = counters.bytes_in + BURST_BYTES;
         for _ in 0..BURST {
+            if counters.bytes_in >= enough {
+                break;
+            }
             let mut header = [0; HEADER_BYTES];
             let front = if *has_header { &mut header[..] } else { &mut [] };
-            let landed =
-                landing.land(lent.memory, front, head_bytes, |places| rustix::io::readv(&*file, places));
+            let landed = landing.land(lent.memory, front, |places| rustix::io::readv(&*file, places));
             let pdu = match landed {
                 Ok(pdu) => pdu,
                 Err(Nothing::Starved) => {
@@ -142,11 +142,10 @@ impl Link<Pdu> for TunLink {
         Ok(())
     }
 
-    fn send(&mut self, units: &mut VecDeque<Pdu>, _: &mut Lent<'_>) -> io::Result<()> {
-        let frame_bytes = self.frame_bytes();
-        let TunLink { file, has_header, counters, .. } = self;
+    fn send(&mut self, units: &mut VecDeque<Pdu>, lent: &mut Lent<'_>) -> io::Result<()> {
+        let TunLink { file, frame_bytes, has_header, counters, .. } = self;
         while let Some(pdu) = units.front_mut() {
-            let header = if *has_header { virtio::describe(pdu, frame_bytes) } else { [0; HEADER_BYTES] };
+            let header = if *has_header { virtio::describe(pdu, *frame_bytes) } else { [0; HEADER_BYTES] };
             let header = if *has_header { &header[..] } else { &[] };
             match virtio::write(&*file, header, pdu) {
                 Ok(_) => {
@@ -159,7 +158,7 @@ impl Link<Pdu> for TunLink {
                 Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.refused += 1,
                 Err(error) => return Err(told(&self.name, "write to", error.into())),
             }
-            units.pop_front();
+            units.pop_front().into_iter().for_each(|pdu| lent.memory.blocks.give(pdu));
         }
         Ok(())
     }
