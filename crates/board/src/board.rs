@@ -103,6 +103,7 @@ impl Board {
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
         let mut tower = ip::tower(config, page_payload, &mut chance);
+        let segment_packets = (config.tcp.segment_bytes_max as usize).div_ceil(mss.max(1)).max(1);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
         let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, chance.draw())));
@@ -139,8 +140,10 @@ impl Board {
             }
             ports.push(match port {
                 PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
-                PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip)),
-                PortConfig::Ethernet(ethernet) => Port::Packets(PacketPort::ethernet(ethernet, &mut chance)),
+                PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),
+                PortConfig::Ethernet(ethernet) => {
+                    Port::Packets(PacketPort::ethernet(ethernet, segment_packets, &mut chance))
+                }
                 PortConfig::Vi(traits) => {
                     let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), chance.draw())));
                     Port::Vi(nic.open_path(*traits).expect("a NIC has more paths than a board has ports"))

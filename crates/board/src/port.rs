@@ -383,6 +383,10 @@ pub(crate) struct PacketPort {
     /// Whether the link takes nothing now.
     pub(crate) held: bool,
     queue: VecDeque<Pdu>,
+    /// Packets that the queue becomes on the line, segments that go whole being cut there.
+    waiting: usize,
+    /// Packets that the longest segment becomes there.
+    segment_packets: usize,
     pub(crate) merge: Merge,
     pub(crate) link: Option<Box<Link>>,
     /// The longest IPv6 packet, bytes: that of the link, or what a router asked for.
@@ -394,7 +398,7 @@ pub(crate) struct PacketPort {
 const PIECES_MAX: usize = SLICES_MAX;
 
 impl PacketPort {
-    pub(crate) fn ip(config: &IpPortConfig) -> PacketPort {
+    pub(crate) fn ip(config: &IpPortConfig, segment_packets: usize) -> PacketPort {
         let IpPortConfig { packets_max, cuts, merges, believe_sums, mtu_bytes, .. } = *config;
         PacketPort {
             packets_max,
@@ -403,6 +407,8 @@ impl PacketPort {
             believe_sums,
             held: false,
             queue: VecDeque::with_capacity(packets_max),
+            waiting: 0,
+            segment_packets,
             merge: Merge::default(),
             link: None,
             mtu6_bytes: mtu_bytes,
@@ -423,10 +429,14 @@ impl PacketPort {
             merges: false,
             believe_sums: true,
         };
-        PacketPort::ip(&whole)
+        PacketPort::ip(&whole, 1)
     }
 
-    pub(crate) fn ethernet(config: &EthernetPortConfig, chance: &mut Chance) -> PacketPort {
+    pub(crate) fn ethernet(
+        config: &EthernetPortConfig,
+        segment_packets: usize,
+        chance: &mut Chance,
+    ) -> PacketPort {
         let EthernetPortConfig { packets_max, cuts, merges, believe_sums, .. } = *config;
         PacketPort {
             packets_max,
@@ -435,6 +445,8 @@ impl PacketPort {
             believe_sums,
             held: false,
             queue: VecDeque::with_capacity(packets_max),
+            waiting: 0,
+            segment_packets,
             merge: Merge::default(),
             mtu6_bytes: config.link.mtu_bytes,
             link: Some(Box::new(Link::new(config.link.clone(), chance))),
@@ -447,14 +459,13 @@ impl PacketPort {
         self.queue.len() < if claim == Claim::Half { most.div_ceil(2) } else { most }
     }
 
-    /// Segments that fit, cut or not.
+    /// Segments that fit, cut or not. One that goes whole is counted as the packets that somebody behind the link cuts it into:
+    /// what stands in the queue is in nobody's turn any more, so that a lane is shared evenly only as far as the queue is short.
     fn room(&self) -> usize {
-        let packets = self.packets_max - self.queue.len().min(self.packets_max);
-        match self.cuts {
-            false => packets,
-            // However short the queue is, an empty one takes a segment.
-            true => (packets / PIECES_MAX).max(usize::from(self.queue.is_empty())),
-        }
+        let packets = self.packets_max.saturating_sub(self.waiting.max(self.queue.len()));
+        let each = if self.cuts { PIECES_MAX } else { self.segment_packets };
+        // However short the queue is, an empty one takes a segment.
+        (packets / each).max(usize::from(self.queue.is_empty()))
     }
 
     fn send(&mut self, next: IpAddr, pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
@@ -474,7 +485,7 @@ impl PacketPort {
             self.counters.queue_full += 1;
             return;
         }
-        let PacketPort { queue, link, counters, .. } = self;
+        let PacketPort { queue, waiting, link, counters, .. } = self;
         let link = link.as_deref();
         let frame = |pdu: &mut Pdu| {
             if let (Some(link), Some(mac)) = (link, mac) {
@@ -484,6 +495,7 @@ impl PacketPort {
         if self.cuts && pdu.cut() > 0 {
             let mut emit = |mut piece: Pdu| {
                 frame(&mut piece);
+                *waiting += packets_of(&piece);
                 queue.push_back(piece);
             };
             if !cut::cut(pdu, blocks, &mut emit) {
@@ -491,6 +503,7 @@ impl PacketPort {
             }
         } else {
             frame(&mut pdu);
+            *waiting += packets_of(&pdu);
             queue.push_back(pdu);
         }
     }
@@ -523,12 +536,19 @@ impl PacketPort {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Pdu> {
-        self.queue.pop_front()
+        let pdu = self.queue.pop_front()?;
+        self.waiting -= packets_of(&pdu);
+        Some(pdu)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
+}
+
+/// Packets that a PDU becomes on the line, more or less: its headers are not told from its payload.
+fn packets_of(pdu: &Pdu) -> usize {
+    if pdu.cut() > 0 { pdu.len().div_ceil(pdu.cut()) } else { 1 }
 }
 
 /// What a link has for IP: [`Due`] without what leaves through the port itself.

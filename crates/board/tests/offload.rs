@@ -113,3 +113,30 @@ fn a_packet_that_was_damaged_is_not_merged_into_a_good_one() {
     };
     assert!(wrong(1) > 5, "damage was seen: {}", wrong(1));
 }
+
+#[test]
+fn segments_that_go_whole_fill_a_port_no_more_than_the_packets_they_become() {
+    let mut pair = Pair::of([0, 1].map(|side| {
+        let mut config = config(side);
+        config.tcp.segment_bytes_max = 40 * 1460;
+        for port in &mut config.ports {
+            if let PortConfig::Ip(ip) = port {
+                ip.packets_max = 256;
+            }
+        }
+        config
+    }));
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let streams: Vec<_> = (0..60).map(|_| pair.boards[0].host().open(socket(1, 80)).unwrap()).collect();
+    pair.run();
+    pair.boards[0].hold(0, true);
+    let bytes = noise(20_000);
+    for stream in streams {
+        pair.boards[0].host().write(stream, &bytes).unwrap();
+    }
+    let later = pair.now + Duration::from_millis(1);
+    pair.run_until(later);
+    // Each may send ten packets at first, in one segment: the others are still in their line, where they take turns.
+    let waiting = pair.boards[0].waiting(0);
+    assert!((6..=26).contains(&waiting), "{waiting} segments");
+}

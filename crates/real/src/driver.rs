@@ -11,24 +11,28 @@
 //! Cells     leave when their slots come: the driver asks for those of the past and sleeps until the next frame has left.
 //! Back      what a link does not take holds its port ([`Board::hold`]), and the port's queue holds back who sends.
 //! Outward   programs that have files of the system, too ([`Outward`]), are asked when one of those is ready.
-//! Sleep     on all links at once, by any policy of waiting; [`Driver::waker`] wakes it from other threads.
+//! Sleep     on all links at once, watched only meanwhile, by any policy of waiting; [`Driver::waker`] wakes it from other threads.
 //! Fault     a link that is gone is taken off its port and told ([`Driver::gone`]); the board goes on.
 
 use crate::clock::{Clock, machine_nanos};
 use crate::link::{AnyLink, Lent, Link, LinkCounters};
 use crate::outward::Outward;
-use crate::wait::{Doorbell, EventSleeper, Sleeper, Waiting, timespec};
+use crate::wait::{Doorbell, EventSleeper, Sleeper, Waiting};
 use kiban_board::{Board, Host, Input, Output, Program};
 use kiban_ground::{Bell, Instant, Pdu, Wait};
 use kiban_stack::atm::TimedCell;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// With so many bytes for a link it is asked to take them: if it does not, the rest waits at the port, where it holds back who
+/// sends, not here.
+const OUTWARD_BYTES: usize = 256 << 10;
 
 /// What is at a port.
 enum Place {
@@ -42,6 +46,8 @@ struct Joint<U> {
     link: Box<dyn Link<U>>,
     inward: VecDeque<U>,
     outward: VecDeque<U>,
+    /// Their bytes, since something was last given to the link.
+    outward_bytes: usize,
     /// Whether the link did not take all it was given.
     held: bool,
     /// Cells that the link did not take.
@@ -50,14 +56,31 @@ struct Joint<U> {
 
 impl<U> Joint<U> {
     fn new(link: Box<dyn Link<U>>) -> Joint<U> {
-        Joint { link, inward: VecDeque::new(), outward: VecDeque::new(), held: false, lost: 0 }
+        Joint {
+            link,
+            inward: VecDeque::new(),
+            outward: VecDeque::new(),
+            outward_bytes: 0,
+            held: false,
+            lost: 0,
+        }
     }
 }
 
-/// What wakes the driver.
+/// Whose file it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Own,
+    Port(usize),
+    Program,
+}
+
+/// What wakes the driver. It watches files only while it sleeps: a file that stands on somebody's list all the time (epoll) costs
+/// whoever makes it ready a call for every packet, sleeper or not.
 struct Doors {
-    epoll: OwnedFd,
     own: EventSleeper,
+    /// The first is its own.
+    files: Mutex<Vec<(Whose, libc::pollfd)>>,
     bell: Bell,
     /// Whether somebody wants it to look around.
     woken: AtomicBool,
@@ -66,20 +89,35 @@ struct Doors {
 impl Doors {
     fn new() -> io::Result<Doors> {
         let doors = Doors {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             own: EventSleeper::new()?,
+            files: Mutex::default(),
             bell: Bell::default(),
             woken: AtomicBool::new(false),
         };
-        epoll::add(&doors.epoll, doors.own.as_fd(), EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
+        doors.watch(Whose::Own, doors.own.as_fd());
         Ok(doors)
     }
 
-    /// Wakes for these events of a link that is watched.
-    fn look_for<U>(&self, link: &dyn Link<U>, events: EventFlags) {
-        if let Some(file) = link.file() {
-            let _ = epoll::modify(&self.epoll, file, EventData::new_u64(1), events);
-        }
+    fn files(&self) -> MutexGuard<'_, Vec<(Whose, libc::pollfd)>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes when there is something to read.
+    fn watch(&self, whose: Whose, file: BorrowedFd<'_>) {
+        let file = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        self.files().push((whose, file));
+    }
+
+    /// Wakes also, or no more, when a port's link can be written to.
+    fn watch_room(&self, port: usize, wanted: bool) {
+        let events = if wanted { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        let mut files = self.files();
+        let of_port = files.iter_mut().filter(|(whose, _)| *whose == Whose::Port(port));
+        of_port.for_each(|(_, file)| file.events = events);
+    }
+
+    fn forget(&self, port: usize) {
+        self.files().retain(|(whose, _)| *whose != Whose::Port(port));
     }
 }
 
@@ -103,9 +141,19 @@ impl Doorbell for Bells {
 
 impl Sleeper<Bells> for Doors {
     fn sleep(&self, _: &Bells, timeout: Option<Duration>) {
-        let mut events = [std::mem::MaybeUninit::<epoll::Event>::uninit(); 1];
+        let mut list: SmallVec<[libc::pollfd; 16]> = self.files().iter().map(|(_, file)| *file).collect();
+        let timeout = timeout.map(|length| libc::timespec {
+            tv_sec: length.as_secs().min(1 << 40) as libc::time_t,
+            tv_nsec: length.subsec_nanos().into(),
+        });
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the list and the length live for the call, which writes to the list alone. A number that is no file's is answered.
+        let ready =
+            unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, std::ptr::null()) };
         // Errors are early ends.
-        let _ = epoll::wait(&self.epoll, &mut events[..], timeout.map(timespec).as_ref());
+        if ready > 0 && list[0].revents != 0 {
+            self.own.hear();
+        }
     }
 
     fn wake(&self, bells: &Bells) {
@@ -203,7 +251,7 @@ impl Driver {
     /// Joins a link to a port of its kind: packets to an IP port, frames to an Ethernet port, cells to an ATM port.
     ///
     /// # Errors
-    /// The link's file cannot be watched.
+    /// The system cannot watch the link's file (Linux can watch any).
     pub fn join(&mut self, port: usize, link: AnyLink) -> io::Result<()> {
         match link {
             AnyLink::Packets(link) | AnyLink::Frames(link) => self.join_packets(port, link),
@@ -214,9 +262,8 @@ impl Driver {
     /// Joins a link of packets, or of frames, to an IP or Ethernet port.
     ///
     /// # Errors
-    /// The link's file cannot be watched.
+    /// The system cannot watch the link's file (Linux can watch any).
     pub fn join_packets(&mut self, port: usize, link: Box<dyn Link<Pdu>>) -> io::Result<()> {
-        self.watch(&*link)?;
         self.put(port, Place::Packets(Joint::new(link)));
         Ok(())
     }
@@ -224,23 +271,24 @@ impl Driver {
     /// Joins a link of cells to an ATM port.
     ///
     /// # Errors
-    /// The link's file cannot be watched.
+    /// The system cannot watch the link's file (Linux can watch any).
     pub fn join_cells(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) -> io::Result<()> {
-        self.watch(&*link)?;
         self.put(port, Place::Cells(Joint::new(link)));
         Ok(())
-    }
-
-    fn watch<U>(&self, link: &dyn Link<U>) -> io::Result<()> {
-        match link.file() {
-            Some(file) => Ok(epoll::add(&self.doors.epoll, file, EventData::new_u64(1), EventFlags::IN)?),
-            None => Ok(()),
-        }
     }
 
     fn put(&mut self, port: usize, place: Place) {
         if self.places.len() <= port {
             self.places.resize_with(port + 1, || Place::Empty);
+        }
+        self.doors.forget(port);
+        let file = match &place {
+            Place::Empty => None,
+            Place::Packets(joint) => joint.link.file(),
+            Place::Cells(joint) => joint.link.file(),
+        };
+        if let Some(file) = file {
+            self.doors.watch(Whose::Port(port), file);
         }
         self.places[port] = place;
         self.board.hold(port, false);
@@ -251,7 +299,7 @@ impl Driver {
     /// Takes the link off a port.
     pub fn part(&mut self, port: usize) {
         if let Some(place) = self.places.get_mut(port) {
-            // Closing the file ends its watch.
+            self.doors.forget(port);
             *place = Place::Empty;
         }
     }
@@ -264,9 +312,9 @@ impl Driver {
     /// A program that has files of the system, too; it is started in the next turn.
     ///
     /// # Errors
-    /// Its file cannot be watched.
+    /// The system cannot watch its file (Linux can watch any).
     pub fn add_outward(&mut self, program: Box<dyn Outward>) -> io::Result<usize> {
-        epoll::add(&self.doors.epoll, program.file(), EventData::new_u64(2), EventFlags::IN)?;
+        self.doors.watch(Whose::Program, program.file());
         self.bells.extend(program.doorbell());
         Ok(self.put_program(Worker::Outward(program)))
     }
@@ -362,7 +410,7 @@ impl Driver {
                     *held = !freed;
                 }
                 if freed {
-                    self.doors.look_for(&**link, EventFlags::IN);
+                    self.doors.watch_room(port, false);
                     board.hold(port, false);
                     board.handle(Input::Room, now);
                 }
@@ -422,7 +470,13 @@ impl Driver {
             match self.board.poll() {
                 Output::Completions => self.tell(now),
                 Output::Transmit { port, pdu } => match self.places.get_mut(port) {
-                    Some(Place::Packets(joint)) => joint.outward.push_back(pdu),
+                    Some(Place::Packets(joint)) => {
+                        joint.outward_bytes += pdu.len();
+                        joint.outward.push_back(pdu);
+                        if joint.outward_bytes >= OUTWARD_BYTES {
+                            self.send(now);
+                        }
+                    }
                     // No link is there: as if the line were cut.
                     _ => drop(pdu),
                 },
@@ -454,7 +508,9 @@ impl Driver {
     fn send(&mut self, now: Instant) {
         for port in 0..self.places.len() {
             let Driver { board, places, doors, .. } = self;
-            let Place::Packets(Joint { link, outward, held, .. }) = &mut places[port] else { continue };
+            let Place::Packets(joint) = &mut places[port] else { continue };
+            let Joint { link, outward, outward_bytes, held, .. } = joint;
+            *outward_bytes = 0;
             if outward.is_empty() || *held {
                 continue;
             }
@@ -464,7 +520,7 @@ impl Driver {
                 Ok(()) => {
                     *held = true;
                     board.hold(port, true);
-                    doors.look_for(&**link, EventFlags::IN | EventFlags::OUT);
+                    doors.watch_room(port, true);
                 }
                 Err(error) => self.lose(port, error),
             }

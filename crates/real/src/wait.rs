@@ -78,6 +78,11 @@ impl EventSleeper {
     pub fn new() -> io::Result<EventSleeper> {
         Ok(EventSleeper { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
+
+    /// It was woken: the next sleep is another one.
+    pub(crate) fn hear(&self) {
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+    }
 }
 
 impl Sleeper for EventSleeper {
@@ -85,7 +90,7 @@ impl Sleeper for EventSleeper {
         let mut files = [PollFd::new(&self.event, PollFlags::IN)];
         // Errors are early ends.
         if poll(&mut files, timeout.map(timespec).as_ref()).is_ok_and(|ready| ready > 0) {
-            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            self.hear();
         }
     }
     fn wake(&self, _: &Bell) {

@@ -64,7 +64,7 @@ use stranger::Listener;
 use table::Table;
 use throttle::Throttle;
 
-/// Segments that one session sends before the next one in line has its turn; alone, it goes on.
+/// Segments that one session sends before the next one in line has its turn, of those that go whole one; alone, it goes on.
 const QUANTUM: usize = 2;
 /// When memory for PDUs ran out and nothing else wakes the board, it looks again after so long.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
@@ -690,6 +690,7 @@ impl Tcp {
     /// Serves the line of one lane. False when memory for PDUs ran out.
     fn settle_lane(&mut self, lane: usize, room: usize, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
         let full = out.down.len().saturating_add(room);
+        let most = if self.config.segment_bytes_max > self.config.mss.into() { 1 } else { QUANTUM };
         while out.down.len() < full {
             let Some(id) = self.lines[lane].pop_front() else { return true };
             let Some(session) = self.table.get_mut(id) else { continue };
@@ -699,7 +700,7 @@ impl Tcp {
             }
             let Some(session) = self.table.get_mut(id) else { continue };
             let room = full - out.down.len();
-            let quantum = if self.lines[lane].is_empty() { room } else { QUANTUM.min(room) };
+            let quantum = if self.lines[lane].is_empty() { room } else { most.min(room) };
             let mut desk = Desk {
                 config: &self.config,
                 cx,
