@@ -88,6 +88,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Whether a group of rows is to be measured: all, or those that KIBAN_BENCH_ROWS names.
+fn wanted(group: &str) -> bool {
+    let only = std::env::var("KIBAN_BENCH_ROWS").unwrap_or_default();
+    only.is_empty() || only.split(',').any(|name| name == group)
+}
+
 /// Bytes that differ from place to place and from seed to seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut chance = kiban_ground::Chance::from_seed(seed);

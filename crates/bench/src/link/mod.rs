@@ -6,12 +6,17 @@
 //!           no congestion control, nothing sent twice. It copies payload as an application would, and forms or verifies sums
 //!           where the device does not. So it is what the kernel boundary costs.
 //! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with cubic ([`peer`]), pinned to one
-//!           processor, the stub or the board to the other. A fresh namespace and device for every sample; sides take turns.
+//!           processor, the stub or the board to the other, where both spin. A fresh namespace and device for every sample; sides take turns.
 //! Counted   payload bytes at whoever receives, from the first to the last.
-//! iperf3    is beside it, if it is installed, since readers know it; above 30 Gbit/s it is its own limit.
+//! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle sessions ([`idle`]).
+//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,sixty,cells,idle` picks some.
 
 mod board;
+mod cells;
+mod flood;
+mod idle;
 mod peer;
+mod sixty;
 mod stub;
 
 use kiban_ground::Instant;
@@ -19,6 +24,7 @@ use kiban_lab::{Bench, Options, Target, Unit};
 use kiban_real::clock::{Clock, allowed_cpus, pin_thread};
 use kiban_real::link::interface;
 use kiban_real::link::tun::{Carries, TunLink};
+use sixty::Sender;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -93,43 +99,103 @@ pub(crate) fn run(options: &Options) {
         println!("link: skipped: two processors are needed");
         return;
     };
+    let cpus = [first, last];
     let length = Duration::from_millis(if options.quick { 100 } else { 600 });
-    let go = |who, way, device| transfer(who, way, device, [first, last], length);
-    for (mtu_bytes, whole, ratio) in
-        [(1500, true, 0.6), (9180, true, 0.6), (1500, false, 0.75), (9180, false, 0.75)]
+    for (group, whole, mtus) in
+        [("whole", true, [(1500, 0.6), (9180, 0.6)]), ("packets", false, [(1500, 0.75), (9180, 0.75)])]
     {
-        let device = Device { mtu_bytes, whole };
-        let what = if whole { "whole segments" } else { "packets" };
-        for way in [Way::Receives, Way::Sends] {
-            let verb = if way == Way::Receives { "receives" } else { "sends" };
-            bench.compare(
-                &format!("TUN, MTU {mtu_bytes}, {what}, {verb}"),
-                Unit::GbitPerSecond,
-                ("board", |_: &mut _| go(Who::Board, way, device)),
-                ("stub", |_: &mut _| go(Who::Stub, way, device)),
-                Target::ratio_at_least(ratio),
-            );
+        if crate::wanted(group) {
+            mtus.into_iter().for_each(|(mtu_bytes, ratio)| {
+                beside_the_stub(&mut bench, Device { mtu_bytes, whole }, ratio, cpus, length);
+            });
         }
     }
     let device = Device { mtu_bytes: 1500, whole: true };
-    bench.compare(
-        "MTU 1500, board over TUN receives, two kernels over veth",
-        Unit::GbitPerSecond,
-        ("board", |_: &mut _| go(Who::Board, Way::Receives, device)),
-        ("kernels", |_: &mut _| peer::over_veth(1500, [first, last], length)),
-        Target::ratio_at_least(0.7),
-    );
-    // What readers know: gVisor 41.7 in and 27.7 out on such a machine, with the same offloads.
-    for (way, verb, figure) in [(Way::Receives, "receives", 41.7), (Way::Sends, "sends", 27.7)] {
-        let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
-        bench.single(
-            &title,
+    let board = |way| transfer(Who::Board, way, device, cpus, length);
+    if crate::wanted("kernels") {
+        bench.compare(
+            "MTU 1500, board over TUN receives, two kernels over veth",
             Unit::GbitPerSecond,
-            ("board", |_: &mut _| go(Who::Board, way, device)),
-            Target::at_least(figure),
+            ("board", |_: &mut _| board(Way::Receives)),
+            ("kernels", |_: &mut _| peer::over_veth(1500, cpus, length)),
+            Target::ratio_at_least(0.7),
         );
     }
+    // What readers know: gVisor 41.7 in and 27.7 out on such a machine, with the same offloads.
+    if crate::wanted("known") {
+        for (way, verb, figure) in [(Way::Receives, "receives", 41.7), (Way::Sends, "sends", 27.7)] {
+            let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
+            bench.single(
+                &title,
+                Unit::GbitPerSecond,
+                ("board", |_: &mut _| board(way)),
+                Target::at_least(figure),
+            );
+        }
+    }
+    if crate::wanted("cells") {
+        for packed in [false, true] {
+            let form = if packed { "27 in a datagram" } else { "a datagram each" };
+            bench.single(
+                &format!("two boards over UDP cells, {form}, each way, one core for both"),
+                Unit::Named("cells/s"),
+                ("boards", |_: &mut _| cells::run(packed, 128, first, length)),
+                Target::at_least(cells::OC3C),
+            );
+        }
+    }
+    // The line limits these, or they are no rates: who else is at work matters little.
+    bench.options_mut().foreign_cores_max = cpus.len() as f64;
+    if crate::wanted("sixty") {
+        sixty_together(&mut bench, cpus, length);
+    }
+    if crate::wanted("idle") {
+        if idle::files_max() < idle::SESSIONS + 100 {
+            println!("link: {} idle sessions: skipped: 'ulimit -n' allows too few files", idle::SESSIONS);
+        } else {
+            bench.single(
+                "10,000 idle TCP sessions with the kernel, growth of the process",
+                Unit::Named("MB"),
+                ("board", |_: &mut _| idle::run()),
+                Target::at_most(100.0),
+            );
+        }
+    }
     bench.finish();
+}
+
+fn beside_the_stub(bench: &mut Bench, device: Device, ratio: f64, cpus: [usize; 2], length: Duration) {
+    let Device { mtu_bytes, whole } = device;
+    let what = if whole { "whole segments" } else { "packets" };
+    for way in [Way::Receives, Way::Sends] {
+        let verb = if way == Way::Receives { "receives" } else { "sends" };
+        bench.compare(
+            &format!("TUN, MTU {mtu_bytes}, {what}, {verb}"),
+            Unit::GbitPerSecond,
+            ("board", |_: &mut _| transfer(Who::Board, way, device, cpus, length)),
+            ("stub", |_: &mut _| transfer(Who::Stub, way, device, cpus, length)),
+            Target::ratio_at_least(ratio),
+        );
+    }
+}
+
+fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
+    // So long that what a session sends in one turn is little of it.
+    let length = (length * 5).max(Duration::from_millis(1500));
+    bench.compare(
+        "sixty sessions send over 1 Gbit/s, the one farthest from the mean",
+        Unit::Percent,
+        ("board", |_: &mut _| sixty::run(Sender::Board, cpus, length).worst_percent),
+        ("kernel", |_: &mut _| sixty::run(Sender::Kernel, cpus, length).worst_percent),
+        Target::at_most(4.0),
+    );
+    bench.compare(
+        "the same, all together",
+        Unit::MbitPerSecond,
+        ("board", |_: &mut _| sixty::run(Sender::Board, cpus, length).mbit_per_second),
+        ("kernel", |_: &mut _| sixty::run(Sender::Kernel, cpus, length).mbit_per_second),
+        Target::None,
+    );
 }
 
 /// Runs something in a thread with a network namespace of its own.
@@ -145,6 +211,12 @@ fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> R
 
 /// One connection between the kernel and who is behind the device: Gbit/s at whoever receives.
 fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+    // Where others kept it off its processor all the time, everything came at one moment: nothing was measured.
+    let mut figures = std::iter::repeat_with(|| transfer_once(who, way, device, cpus, length)).take(3);
+    figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
+}
+
+fn transfer_once(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
     let done = in_a_namespace(|| {
         let link = open(device).map_err(|error| error.to_string())?;
         pin_thread(cpus[0]).map_err(|error| error.to_string())?;

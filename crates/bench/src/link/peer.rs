@@ -1,9 +1,10 @@
 //! The kernel's side: plain loops over a socket.
 
-use super::{BUFFER_BYTES, Taken, in_a_namespace};
+use super::{BUFFER_BYTES, SINK, Taken, in_a_namespace};
 use kiban_real::Clock;
 use kiban_real::clock::{pin_thread, thread_number};
 use kiban_real::measure::Settings;
+use kiban_stack::ip::Prefix;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -43,51 +44,89 @@ pub(super) fn receive(mut socket: &TcpStream, clock: Clock) -> Taken {
     taken
 }
 
+/// A veth between two namespaces: `lab0` near, `lab1` far.
+#[derive(Clone, Copy)]
+pub(super) struct Wire {
+    pub(super) mtu_bytes: usize,
+    /// Whether the kernel has the near address; else whoever works there does.
+    pub(super) near_has_address: bool,
+}
+
+impl Wire {
+    pub(super) const NEAR: [u8; 4] = [10, 9, 1, 1];
+    pub(super) const FAR: [u8; 4] = [10, 9, 1, 2];
+
+    pub(super) fn net() -> Prefix {
+        "10.9.1.0/24".parse().expect("a prefix")
+    }
+}
+
+fn tell(program: &str, words: &str) {
+    let done = Command::new(program).args(words.split(' ')).status().expect("iproute2 is installed");
+    assert!(done.success(), "{program} {words}");
+}
+
+/// Limits what leaves the near end: a token bucket, and a queue that is longer than a packet socket may fill.
+pub(super) fn shape(rate: &str) {
+    tell("tc", &format!("qdisc add dev lab0 root tbf rate {rate} burst 128kb limit 4mb"));
+}
+
+/// Works at both ends of a wire; `near` begins when `far` has said that it listens.
+pub(super) fn over_wire<N: Send, F: Send>(
+    wire: Wire,
+    near: impl FnOnce() -> Result<N, String> + Send,
+    far: impl FnOnce(&dyn Fn()) -> Result<F, String> + Send,
+) -> (N, F) {
+    let (there, told) = mpsc::channel();
+    let (up, heard) = mpsc::channel();
+    let (listens, listening) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let far = scope.spawn(move || {
+            in_a_namespace(move || {
+                there.send(thread_number()).expect("the near end waits");
+                let () = heard.recv().map_err(|error| error.to_string())?;
+                tell("ip", "addr add 10.9.1.2/24 dev lab1");
+                tell("ip", "link set lab1 up");
+                far(&|| listens.send(()).expect("the near end waits"))
+            })
+        });
+        let near = scope.spawn(move || {
+            in_a_namespace(move || {
+                let thread = told.recv().map_err(|error| error.to_string())?;
+                // The board has no use for what the kernel would say of IPv6.
+                let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+                tell("ip", "link add lab0 type veth peer name lab1");
+                tell("ip", &format!("link set lab0 mtu {}", wire.mtu_bytes));
+                tell("ip", &format!("link set lab1 mtu {}", wire.mtu_bytes));
+                tell("ip", &format!("link set lab1 netns {thread}"));
+                if wire.near_has_address {
+                    tell("ip", "addr add 10.9.1.1/24 dev lab0");
+                }
+                tell("ip", "link set lab0 up");
+                up.send(()).expect("the far end waits");
+                let () = listening.recv().map_err(|error| error.to_string())?;
+                near()
+            })
+        });
+        let near = near.join().expect("the near end is content").expect("namespaces can be had");
+        (near, far.join().expect("the far end is content").expect("namespaces can be had"))
+    })
+}
+
 /// Two kernel endpoints in two namespaces: Gbit/s at the receiver.
 pub(super) fn over_veth(mtu_bytes: usize, cpus: [usize; 2], length: Duration) -> f64 {
     let clock = Clock::new();
-    let ip = |words: &str| {
-        let done = Command::new("ip").args(words.split(' ')).status().expect("iproute2 is installed");
-        assert!(done.success(), "ip {words}");
+    let address = SocketAddr::from((Wire::FAR, SINK));
+    let near = || {
+        pin_thread(cpus[1]).map_err(|error| error.to_string())?;
+        Ok(send(&connect(address), clock, length))
     };
-    let (there, told) = mpsc::channel();
-    let (listens, heard) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let receiver = scope.spawn(move || {
-            in_a_namespace(move || {
-                there.send(thread_number()).expect("the sender waits");
-                let address: SocketAddr = heard.recv().map_err(|error| error.to_string())?;
-                ip("addr add 10.9.1.2/24 dev lab1");
-                ip("link set lab1 up");
-                pin_thread(cpus[0]).map_err(|error| error.to_string())?;
-                let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
-                let (socket, _) = listener.accept().map_err(|error| error.to_string())?;
-                Ok(receive(&socket, clock))
-            })
-        });
-        let sender = scope.spawn(move || {
-            in_a_namespace(move || {
-                let thread = told.recv().map_err(|error| error.to_string())?;
-                ip("link add lab0 type veth peer name lab1");
-                ip(&format!("link set lab0 mtu {mtu_bytes}"));
-                ip(&format!("link set lab1 mtu {mtu_bytes}"));
-                ip(&format!("link set lab1 netns {thread}"));
-                ip("addr add 10.9.1.1/24 dev lab0");
-                ip("link set lab0 up");
-                let address = SocketAddr::from(([10, 9, 1, 2], 9));
-                listens.send(address).map_err(|error| error.to_string())?;
-                pin_thread(cpus[1]).map_err(|error| error.to_string())?;
-                // Until the other end is up and listens.
-                let socket = loop {
-                    match settings().connect(address, Duration::from_secs(5)) {
-                        Ok(socket) => break socket,
-                        Err(_) => std::thread::yield_now(),
-                    }
-                };
-                Ok(send(&socket, clock, length))
-            })
-        });
-        sender.join().expect("the sender is content").expect("namespaces can be had");
-        receiver.join().expect("the receiver is content").expect("namespaces can be had").gbit_per_second()
-    })
+    let far = |listens: &dyn Fn()| {
+        pin_thread(cpus[0]).map_err(|error| error.to_string())?;
+        let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
+        listens();
+        let (socket, _) = listener.accept().map_err(|error| error.to_string())?;
+        Ok(receive(&socket, clock))
+    };
+    over_wire(Wire { mtu_bytes, near_has_address: true }, near, far).1.gbit_per_second()
 }

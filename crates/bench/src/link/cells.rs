@@ -1,0 +1,89 @@
+//! Two boards whose ATM lines are UDP: how many cells a second one core carries each way, both boards on it.
+//!
+//! Traffic   a TCP stream each way, so that every cell has payload, is segmented, carried by the system's UDP, reassembled and
+//!           checked; nothing is idle.
+//! Core      both boards take turns in one thread, pinned; what the system does for their sockets runs on the same core.
+//! Line      a multiple of OC-3c's rate, so that the core is the limit, not the line.
+//! Counted   cells that arrived at either board in a window; the direction with fewer counts.
+
+use super::flood::Flood;
+use super::in_a_namespace;
+use kiban_board::{AtmPortConfig, Board, BoardConfig, CircuitConfig, MemoryConfig, PortConfig};
+use kiban_ground::Instant;
+use kiban_real::clock::pin_thread;
+use kiban_real::link::Address;
+use kiban_real::{Clock, Driver};
+use kiban_stack::tcp;
+use kiban_wire::atm::Vc;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Cells a second of an OC-3c (I.432: 149.76 Mbit/s of payload in cells of 424 bits).
+pub(super) const OC3C: f64 = 353_208.0;
+
+const OWN: [[u8; 4]; 2] = [[10, 9, 2, 1], [10, 9, 2, 2]];
+
+/// Cells a second each way; `packed` cells in a datagram, over lines of so many OC-3c.
+pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64 {
+    let done = in_a_namespace(|| {
+        pin_thread(cpu).map_err(|error| error.to_string())?;
+        let clock = Clock::new();
+        let mut drivers = [driver(0, packed, lines, clock), driver(1, packed, lines, clock)];
+        // Streams have found their rates after a part of the time.
+        turn_until(&mut drivers, clock, clock.now() + length / 2);
+        let (before, from) = (arrived(&drivers), clock.now());
+        turn_until(&mut drivers, clock, from + length);
+        let (after, seconds) = (arrived(&drivers), clock.now().since(from).as_secs_f64());
+        let each = [0, 1].map(|side| (after[side] - before[side]) as f64 / seconds);
+        for driver in &drivers {
+            let flood = driver.program::<Flood>(0).expect("it is there");
+            assert!(flood.received() > 0, "payload arrives both ways");
+        }
+        Ok(each[0].min(each[1]))
+    });
+    done.expect("it worked a moment ago")
+}
+
+fn turn_until(drivers: &mut [Driver; 2], clock: Clock, until: Instant) {
+    while clock.now() < until {
+        for driver in &mut *drivers {
+            driver.turn();
+        }
+    }
+}
+
+fn arrived(drivers: &[Driver; 2]) -> [u64; 2] {
+    [0, 1].map(|side| drivers[side].link_counters(0).expect("the link is there").units_in)
+}
+
+fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
+    let [own, peer] = [OWN[side], OWN[1 - side]].map(IpAddr::from);
+    let ends = [(7000, 7001), (7001, 7000)][side];
+    let form = if packed { ",packed" } else { "" };
+    let address = format!("udp-cells:127.0.0.1:{}-127.0.0.1:{}{form}", ends.0, ends.1);
+    let address: Address = address.parse().expect("an address");
+    let mut port = AtmPortConfig::oc3c(own, "10.9.2.0/24".parse().expect("a prefix"));
+    port.line_bits_per_second *= lines;
+    port.circuits.push(CircuitConfig::to(Vc::new(0, 100), peer));
+    let config = BoardConfig {
+        seed: 7 + side as u64,
+        memory: MemoryConfig { transmit_bytes: 16 << 20, receive_bytes: 32 << 20, ..MemoryConfig::default() },
+        tcp: tcp::Config {
+            mss: 9140,
+            segment_bytes_max: 9140,
+            send_buffer_bytes: 1 << 20,
+            receive_buffer_bytes: 1 << 20,
+            ..tcp::Config::default()
+        },
+        ports: vec![PortConfig::Atm(port)],
+        ..BoardConfig::default()
+    };
+    let mut driver = Driver::new(Board::new(&config), clock).expect("files may be opened");
+    driver.join(0, address.open().expect("the loopback takes sockets")).expect("it can be watched");
+    // One opens, and both send.
+    driver.add(Box::new(match side {
+        0 => Flood::to(SocketAddr::new(peer, super::SINK), 1),
+        _ => Flood::at(own),
+    }));
+    driver
+}
