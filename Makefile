@@ -90,7 +90,7 @@ test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/
 	@scripts/siw/test $(SIW)
 
 bench: verbs ## Measure against targets and other stacks; records go to target/bench
-	@scripts/need cargo gcc
+	@scripts/need cargo gcc iproute2
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
 
 fuzz: ## Search for hostile input that breaks a promise; FUZZ=session, TIME=600 (targets: CONTRIBUTING.md)

@@ -8,6 +8,7 @@
 //! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with cubic ([`peer`]), pinned to one
 //!           processor, the stub or the board to the other, where both spin. A fresh namespace and device for every sample; sides take turns.
 //! Counted   payload bytes at whoever receives, from the first to the last.
+//! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own limit.
 //! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle sessions ([`idle`]).
 //! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,sixty,cells,idle` picks some.
 
@@ -120,6 +121,15 @@ pub(crate) fn run(options: &Options) {
             ("kernels", |_: &mut _| peer::over_veth(1500, cpus, length)),
             Target::ratio_at_least(0.7),
         );
+        if peer::has_iperf3() {
+            bench.compare(
+                "MTU 1500, two kernels over veth, by our plain loops and by iperf3",
+                Unit::GbitPerSecond,
+                ("plain", |_: &mut _| peer::over_veth(1500, cpus, length)),
+                ("iperf3", |_: &mut _| peer::iperf3_over_veth(1500, cpus)),
+                Target::None,
+            );
+        }
     }
     // What readers know: gVisor 41.7 in and 27.7 out on such a machine, with the same offloads.
     if crate::wanted("known") {

@@ -7,7 +7,7 @@ use kiban_real::measure::Settings;
 use kiban_stack::ip::Prefix;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -129,4 +129,38 @@ pub(super) fn over_veth(mtu_bytes: usize, cpus: [usize; 2], length: Duration) ->
         Ok(receive(&socket, clock))
     };
     over_wire(Wire { mtu_bytes, near_has_address: true }, near, far).1.gbit_per_second()
+}
+
+/// Whether iperf3 is installed.
+pub(super) fn has_iperf3() -> bool {
+    Command::new("iperf3").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// The same two endpoints by iperf3, for a second.
+pub(super) fn iperf3_over_veth(mtu_bytes: usize, cpus: [usize; 2]) -> f64 {
+    let words = |words: String| {
+        let mut command = Command::new("iperf3");
+        command.args(words.split(' ').map(str::to_owned)).stdin(Stdio::null());
+        command
+    };
+    let near = || {
+        // Until the other end listens.
+        let report = std::iter::repeat_with(|| {
+            let output = words(format!("-c 10.9.1.2 -C cubic -A {} -t 1 -J", cpus[1])).output();
+            let output = output.map_err(|error| error.to_string())?;
+            Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+        });
+        report.take(100).find_map(Result::transpose).ok_or("iperf3 does not answer")?
+    };
+    let far = |listens: &dyn Fn()| {
+        let mut server = words(format!("-s -1 -B 10.9.1.2 -A {}", cpus[0]));
+        let mut server = server.stdout(Stdio::null()).spawn().map_err(|error| error.to_string())?;
+        listens();
+        server.wait().map_err(|error| error.to_string())
+    };
+    let (report, _) = over_wire(Wire { mtu_bytes, near_has_address: true }, near, far);
+    let rate =
+        report.split_once("\"sum_received\"").and_then(|(_, rest)| rest.split_once("\"bits_per_second\":"));
+    let rate = rate.and_then(|(_, rest)| rest.split([',', '}']).next()?.trim().parse::<f64>().ok());
+    rate.expect("iperf3 says what was received") * 1e-9
 }
