@@ -1,5 +1,6 @@
 //! The board: one value, driven from outside.
 
+use crate::bridge;
 use crate::config::{BoardConfig, PortAddress, PortConfig};
 use crate::edge::{Completion, Edge};
 use crate::port::{AtmPort, Claim, LinkNews, News, PacketPort, Port};
@@ -83,6 +84,8 @@ pub struct Board {
     passages: Vec<(usize, usize)>,
     /// Packets that pass in this burst: through which port, to whom.
     passing: Vec<(usize, Option<IpAddr>, Pdu)>,
+    /// Frames for bridges in this burst: at which port, from which member.
+    bridging: Vec<(usize, usize, Pdu)>,
     rooms: Vec<usize>,
     pub(crate) now: Instant,
     /// Whether the host has been told of the completions that are there.
@@ -118,11 +121,14 @@ impl Board {
             .collect();
         for (index, port) in config.ports.iter().enumerate() {
             let own = match port {
+                PortConfig::Atm(atm) if atm.address.is_unspecified() => Vec::new(),
                 PortConfig::Atm(atm) => alloc::vec![(atm.address, atm.prefix)],
                 PortConfig::Ip(ip) => alloc::vec![(ip.address, ip.prefix)],
                 // Those of IPv6 are the link's to give, once it has found that nobody else has them.
                 PortConfig::Ethernet(ethernet) => ethernet.link.addresses.clone(),
-                PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) => Vec::new(),
+                PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) | PortConfig::Bridge(_) => {
+                    Vec::new()
+                }
             };
             let host = passages.iter().find(|passage| passage.1 == index).map(|passage| passage.0);
             let is_links = |address: &IpAddr| matches!(port, PortConfig::Ethernet(_)) && address.is_ipv6();
@@ -139,7 +145,8 @@ impl Board {
                 }
             }
             ports.push(match port {
-                PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm))),
+                PortConfig::Atm(atm) => Port::Atm(Box::new(AtmPort::new(atm, &config.bridged(index)))),
+                PortConfig::Bridge(bridge) => Port::Packets(PacketPort::bridge(bridge)),
                 PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),
                 PortConfig::Ethernet(ethernet) => {
                     Port::Packets(PacketPort::ethernet(ethernet, segment_packets, &mut chance))
@@ -181,6 +188,7 @@ impl Board {
             lanes,
             passages,
             passing: Vec::new(),
+            bridging: Vec::new(),
             rooms: Vec::new(),
             now: Instant::ZERO,
             told: false,
@@ -192,7 +200,20 @@ impl Board {
         self.now = self.now.max(now);
         self.unsettled = true;
         let Board {
-            memory, chance, copies, ip, edge, vi, rdma, ports, lanes, passages, passing, now, ..
+            memory,
+            chance,
+            copies,
+            ip,
+            edge,
+            vi,
+            rdma,
+            ports,
+            lanes,
+            passages,
+            passing,
+            bridging,
+            now,
+            ..
         } = self;
         let cx = &mut Context { now: *now, memory, chance, copies };
         let other_side = |port: usize| {
@@ -206,6 +227,7 @@ impl Board {
                     atm.on_cells(cells, cx);
                     for news in atm.news() {
                         match news {
+                            News::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
                             News::Packet { circuit, pdu } => {
                                 let Some(pdu) = ip.pass(pdu, passage, passing) else { continue };
                                 ip.on_packet(pdu, lanes[port] + circuit as usize, edge, cx);
@@ -220,6 +242,12 @@ impl Board {
             Input::Packets { port, packets } => {
                 let passage = other_side(port);
                 let Some(Port::Packets(place)) = ports.get_mut(port) else { return };
+                if place.bridge.is_some() {
+                    for pdu in packets.drain(..) {
+                        bridge::forward(ports, port, 0, pdu, cx);
+                    }
+                    return;
+                }
                 let PacketPort { believe_sums, merges, merge, link, .. } = place;
                 for mut pdu in packets.drain(..) {
                     if !*believe_sums {
@@ -252,6 +280,13 @@ impl Board {
                 _ => {}
             },
             Input::Room | Input::Timeout => {}
+        }
+        for (port, circuit, pdu) in bridging.drain(..) {
+            let member = |place: &mut Port| place.bridge()?.member(port, circuit as u32);
+            let at = ports.iter_mut().enumerate().find_map(|(at, place)| Some((at, member(place)?)));
+            if let Some((at, member)) = at {
+                bridge::forward(ports, at, member, pdu, cx);
+            }
         }
         for (port, next, pdu) in passing.drain(..) {
             ports[port].pass(next, pdu, cx);
@@ -493,9 +528,9 @@ impl Board {
     }
 
     /// The tag of a loopback, if none is under way; nothing when there is no such circuit.
-    pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32) -> Option<Option<u32>> {
+    pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Option<Option<u32>> {
         match self.ports.get_mut(port) {
-            Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, &mut self.chance)),
+            Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.chance)),
             _ => None,
         }
     }
@@ -527,7 +562,7 @@ fn mtu_of(port: &PortConfig) -> usize {
         PortConfig::Ip(ip) => ip.mtu_bytes,
         PortConfig::Ethernet(ethernet) => ethernet.link.mtu_bytes,
         // Not for the board's own IP.
-        PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) => 0,
+        PortConfig::Vi(_) | PortConfig::Efe(_) | PortConfig::Host(_) | PortConfig::Bridge(_) => 0,
     }
 }
 

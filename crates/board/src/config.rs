@@ -59,6 +59,18 @@ impl Default for BoardConfig {
     }
 }
 
+impl BoardConfig {
+    /// The circuits of a port that a bridge has, and whether they send frames with their FCS.
+    pub(crate) fn bridged(&self, port: usize) -> Vec<(u32, bool)> {
+        let bridges = self.ports.iter().filter_map(|port| match port {
+            PortConfig::Bridge(bridge) => Some(&bridge.circuits),
+            _ => None,
+        });
+        let its = bridges.flatten().filter(|member| member.port == port);
+        its.map(|member| (member.circuit, member.with_fcs)).collect()
+    }
+}
+
 /// Packet memory, sized at start.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryConfig {
@@ -91,6 +103,8 @@ pub enum PortConfig {
     Vi(vi::PathTraits),
     /// Ethernet frames of the RDMA NIC's EFE endpoint.
     Efe(EfePortConfig),
+    /// Ethernet frames that pass between a link and circuits of ATM ports.
+    Bridge(BridgePortConfig),
     /// IP packets of the host itself, which owns the address of another port.
     Host(HostPortConfig),
 }
@@ -102,7 +116,7 @@ pub struct AtmPortConfig {
     pub line_bits_per_second: u64,
     /// Whether VPIs have 8 or 12 bits.
     pub interface: Interface,
-    /// The board's address on this port.
+    /// The board's address on this port; unspecified: it has no IP here, and its circuits are a bridge's.
     pub address: IpAddr,
     /// The net that is reached directly.
     pub prefix: Prefix,
@@ -187,6 +201,27 @@ pub struct HostPortConfig {
     pub of: usize,
     /// Packets that may wait for the host.
     pub packets_max: usize,
+}
+
+/// A bridge: the frames of the port's link and those of circuits (RFC 2684 §5.2, §6.2) pass to each other; who is where is learned. The
+/// board itself has no part in it.
+#[derive(Clone, Debug)]
+pub struct BridgePortConfig {
+    /// The circuits. Without LLC/SNAP they carry frames alone (§6.2).
+    pub circuits: Vec<BridgedCircuit>,
+    /// Frames that may wait for the link.
+    pub packets_max: usize,
+}
+
+/// A circuit that carries Ethernet frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BridgedCircuit {
+    /// Its ATM port.
+    pub port: usize,
+    /// Its number there.
+    pub circuit: u32,
+    /// Whether frames are sent with their FCS. With LLC/SNAP they are received either way.
+    pub with_fcs: bool,
 }
 
 /// A port for Ethernet frames, with ARP, neighbour discovery and addresses that make themselves.

@@ -17,6 +17,7 @@ use kiban_ground::{Instant, Pdu, Slice};
 use kiban_stack::tcp;
 use kiban_stack::udp::{self, SocketId};
 use kiban_stack::vi;
+use kiban_wire::atm::{PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
 
 /// Why the board did not do what the host asked. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -438,7 +439,17 @@ impl Host<'_> {
 
     /// Sends an ATM ping: a loopback cell on a circuit of a port (F5 OAM, end to end). Its tag.
     pub fn cell_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
-        let tag = self.board.cell_loopback(port, circuit).ok_or(Refused::NoCircuit)?.ok_or(Refused::Busy)?;
+        self.send_cell_loopback(port, circuit, PTI_OAM_END_TO_END)
+    }
+
+    /// The same of the circuit's first segment: the next point that ends one answers.
+    pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, Refused> {
+        self.send_cell_loopback(port, circuit, PTI_OAM_SEGMENT)
+    }
+
+    fn send_cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Result<u32, Refused> {
+        let tag = self.board.cell_loopback(port, circuit, pti);
+        let tag = tag.ok_or(Refused::NoCircuit)?.ok_or(Refused::Busy)?;
         self.board.unsettled = true;
         Ok(tag)
     }

@@ -17,6 +17,7 @@
 extern crate alloc;
 
 mod board;
+mod bridge;
 mod config;
 mod cut;
 mod edge;
@@ -35,8 +36,8 @@ mod wiring;
 
 pub use board::{Board, Input, Output};
 pub use config::{
-    AtmPortConfig, BoardConfig, CircuitConfig, EthernetPortConfig, HostPortConfig, IpPortConfig,
-    MemoryConfig, PortAddress, PortConfig,
+    AtmPortConfig, BoardConfig, BridgePortConfig, BridgedCircuit, CircuitConfig, EthernetPortConfig,
+    HostPortConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig,
 };
 pub use edge::{Completion, StreamId};
 pub use host::{Host, Refused};

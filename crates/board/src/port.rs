@@ -3,7 +3,8 @@
 //! An ATM port holds the board's side of its circuits: encapsulation, InATMARP, loopback, segmentation, reassembly.
 //! Committed cells wait until the line fetches them. A packet port is a bounded queue, of packets or of Ethernet frames.
 
-use crate::config::{AtmPortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig};
+use crate::bridge::{Bridging, FRAME_BYTES_MIN};
+use crate::config::{AtmPortConfig, BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig};
 use crate::cut;
 use crate::merge::Merge;
 use alloc::boxed::Box;
@@ -18,8 +19,14 @@ use kiban_stack::atm::{
 };
 use kiban_stack::ethernet::{Due, Link};
 use kiban_stack::ip::Prefix;
-use kiban_wire::ethernet::Mac;
+use kiban_wire::atm::{PTI_OAM_END_TO_END, VCI_F4_END_TO_END, VCI_F4_SEGMENT, Vc};
+use kiban_wire::crc::Crc32Ethernet;
+use kiban_wire::ethernet::{self, Mac};
 
+/// Bytes of a frame's check sequence.
+const FCS_BYTES: usize = 4;
+/// In front of a packet in a frame with a VLAN's tag.
+const TAGGED_HEADER_BYTES: usize = ethernet::HEADER_BYTES + 4;
 /// Frames of a circuit's queue that TCP leaves for others: answers, pings, address resolution.
 const FRAMES_RESERVED: usize = 8;
 
@@ -32,6 +39,10 @@ kiban_ground::counters! {
         queue_full,
         /// Frames that carried neither IPv4 nor ATMARP.
         not_ip,
+        /// Frames that carried none of Ethernet, on a circuit of a bridge.
+        not_ethernet,
+        /// Frames of Ethernet whose FCS was wrong.
+        fcs_wrong,
         /// Packets that found no memory.
         starved,
         /// Packets that passed to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
@@ -126,6 +137,14 @@ impl Port {
         }
     }
 
+    /// The bridge at this port.
+    pub(crate) fn bridge(&mut self) -> Option<&mut Bridging> {
+        match self {
+            Port::Packets(port) => port.bridge.as_deref_mut(),
+            Port::Atm(_) | Port::Vi(_) | Port::Efe => None,
+        }
+    }
+
     fn port_counters(&mut self) -> Option<&mut PortCounters> {
         match self {
             Port::Atm(atm) => Some(&mut atm.counters),
@@ -161,6 +180,9 @@ impl Port {
                 atm.counters.each(&mut |name, value| see("port", name, value));
             }
             Port::Packets(port) => {
+                if let Some(bridge) = &port.bridge {
+                    bridge.counters.each(&mut |name, value| see("bridge", name, value));
+                }
                 if let Some(link) = &port.link {
                     link.counters().each(&mut |name, value| see("ethernet", name, value));
                 }
@@ -178,6 +200,8 @@ pub(crate) struct AtmPort {
     inarp: InArp,
     loopback: Loopback,
     circuits: Vec<End>,
+    /// The OAM flows of paths: numbered behind the circuits.
+    flows: usize,
     encapsulated: EncapsulationCounters,
     counters: PortCounters,
     sent: Vec<TimedCell>,
@@ -189,6 +213,8 @@ pub(crate) struct AtmPort {
 pub(crate) enum News {
     /// An IP packet, and the circuit on which it came.
     Packet { circuit: u32, pdu: Pdu },
+    /// A frame for a bridge, whole, without FCS.
+    Frame { circuit: u32, pdu: Pdu },
     /// A loopback cell of ours came back.
     Loopback { circuit: u32, tag: u32, round_trip: Duration },
 }
@@ -198,10 +224,14 @@ pub(crate) enum News {
 struct End {
     encapsulation: Encapsulation,
     frames_max: usize,
+    /// A bridge has it; whether frames are sent with their FCS.
+    bridged: Option<bool>,
+    /// The longest frame of Ethernet, without its FCS.
+    frame_bytes_max: usize,
 }
 
 impl AtmPort {
-    pub(crate) fn new(config: &AtmPortConfig) -> AtmPort {
+    pub(crate) fn new(config: &AtmPortConfig, bridged: &[(u32, bool)]) -> AtmPort {
         let IpAddr::V4(own) = config.address else { panic!("Classical IP (RFC 2225) has IPv4 addresses") };
         let mut port = AtmPort {
             segmentation: Segmentation::new(Interval::of_line(config.line_bits_per_second), config.interface),
@@ -209,6 +239,7 @@ impl AtmPort {
             inarp: InArp::new(InArpConfig::new(own)),
             loopback: Loopback::new([0xff; 16]),
             circuits: Vec::new(),
+            flows: 0,
             encapsulated: EncapsulationCounters::default(),
             counters: PortCounters::default(),
             sent: Vec::new(),
@@ -217,9 +248,12 @@ impl AtmPort {
         };
         for (index, end) in config.circuits.iter().enumerate() {
             let circuit = Circuit(index as u32);
+            let bridged = bridged.iter().find(|its| its.0 == circuit.0).map(|its| its.1);
+            let carried = bridged.map_or(Carried::Ipv4, |with_fcs| Carried::Bridged { with_fcs });
             let encapsulation =
-                if end.llc_snap { Encapsulation::LlcSnap } else { Encapsulation::VcMux(Carried::Ipv4) };
-            port.circuits.push(End { encapsulation, frames_max: end.frames_max });
+                if end.llc_snap { Encapsulation::LlcSnap } else { Encapsulation::VcMux(carried) };
+            let frame_bytes_max = config.mtu_bytes + TAGGED_HEADER_BYTES;
+            port.circuits.push(End { encapsulation, frames_max: end.frames_max, bridged, frame_bytes_max });
             port.segmentation.open(
                 circuit,
                 Outlet {
@@ -230,19 +264,41 @@ impl AtmPort {
                 },
             );
             // With LLC/SNAP the first cell holds exactly the headers of a TCP segment without options.
+            let bytes_max = match bridged {
+                None => config.mtu_bytes,
+                Some(_) => frame_bytes_max + FCS_BYTES,
+            };
             let inlet = Inlet {
                 vc: end.vc,
-                frame_bytes_max: config.mtu_bytes + encapsulation.header_bytes(Carried::Ipv4),
-                head_cells: u8::from(end.llc_snap),
+                frame_bytes_max: bytes_max + encapsulation.header_bytes(carried),
+                head_cells: u8::from(end.llc_snap || bridged.is_some()),
             };
             port.reassembly.open(circuit, inlet);
             port.loopback.open(circuit);
             match end.peer {
+                _ if bridged.is_some() => {}
                 Some(IpAddr::V4(peer)) => port.inarp.open_fixed(circuit, peer),
                 _ => port.inarp.open(circuit, Instant::ZERO),
             }
         }
+        let mut paths: Vec<u16> = config.circuits.iter().map(|end| end.vc.vpi).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths.into_iter().for_each(|vpi| port.open_flows(vpi));
         port
+    }
+
+    /// Opens the two OAM flows of a path, which ends here where its circuits do (I.610 §5: F4).
+    fn open_flows(&mut self, vpi: u16) {
+        for vci in [VCI_F4_SEGMENT, VCI_F4_END_TO_END] {
+            let flow = Circuit((self.circuits.len() + self.flows) as u32);
+            let vc = Vc::new(vpi, vci);
+            let outlet = Outlet { vc, frames_max: 0, low_priority: false, contract: None };
+            self.segmentation.open(flow, outlet);
+            self.reassembly.open_oam(flow, vc);
+            self.loopback.open(flow);
+            self.flows += 1;
+        }
     }
 
     fn room(&self, circuit: usize) -> usize {
@@ -278,7 +334,10 @@ impl AtmPort {
             match arrival {
                 Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, cx),
                 Arrival::Oam { circuit, header, payload, .. } => {
-                    let verdict = self.loopback.on_cell(circuit, header.pti, &payload, cx.now);
+                    // What says segment or end to end is its VCI.
+                    let is_flow = circuit.0 as usize >= self.circuits.len();
+                    let pti = if is_flow { PTI_OAM_END_TO_END } else { header.pti };
+                    let verdict = self.loopback.on_cell(circuit, pti, &payload, cx.now);
                     if let LoopbackVerdict::Returned { tag, round_trip } = verdict {
                         self.news.push(News::Loopback { circuit: circuit.0, tag, round_trip });
                     }
@@ -294,8 +353,20 @@ impl AtmPort {
     }
 
     fn on_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
-        let encapsulation = self.circuits[circuit.0 as usize].encapsulation;
-        match encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated) {
+        let End { encapsulation, bridged, .. } = self.circuits[circuit.0 as usize];
+        let carried = encapsulation.pull(&mut pdu, cx.copies, &mut self.encapsulated);
+        if bridged.is_some() {
+            match carried {
+                Ok(Carried::Bridged { with_fcs }) if !with_fcs || take_fcs(&mut pdu) => {
+                    self.news.push(News::Frame { circuit: circuit.0, pdu });
+                }
+                Ok(Carried::Bridged { .. }) => self.counters.fcs_wrong += 1,
+                Ok(_) => self.counters.not_ethernet += 1,
+                Err(_) => {}
+            }
+            return;
+        }
+        match carried {
             Ok(Carried::Ipv4) => self.news.push(News::Packet { circuit: circuit.0, pdu }),
             Ok(Carried::AtmArp) => {
                 let whole = pdu.len();
@@ -309,12 +380,31 @@ impl AtmPort {
         }
     }
 
+    /// A frame leaves on a circuit of a bridge. False: it is too long.
+    pub(crate) fn send_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) -> bool {
+        let End { encapsulation, bridged, frame_bytes_max, .. } = self.circuits[circuit.0 as usize];
+        let Some(with_fcs) = bridged else { return true };
+        if pdu.len() > frame_bytes_max {
+            return false;
+        }
+        if with_fcs && !put_fcs(&mut pdu, cx) {
+            self.counters.starved += 1;
+            return true;
+        }
+        if encapsulation.push(Carried::Bridged { with_fcs }, &mut pdu).is_err() {
+            self.counters.not_ethernet += 1;
+        } else if self.segmentation.send(circuit, pdu, cx.now).is_err() {
+            self.counters.queue_full += 1;
+        }
+        true
+    }
+
     fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
             return;
         };
-        let End { encapsulation, frames_max } = self.circuits[circuit.0 as usize];
+        let End { encapsulation, frames_max, .. } = self.circuits[circuit.0 as usize];
         if claim == Claim::Half && self.segmentation.room(circuit) <= frames_max / 2 {
             self.counters.queue_full += 1;
             return;
@@ -347,6 +437,7 @@ impl AtmPort {
         });
         loopback.settle(now, &mut |due| {
             let LoopbackDue::Cell { circuit, pti, payload } = due else { return };
+            let pti = if circuit.0 as usize >= circuits.len() { 0 } else { pti };
             if segmentation.send_management(circuit, pti, payload, now).is_err() {
                 counters.queue_full += 1;
             }
@@ -369,8 +460,47 @@ impl AtmPort {
         (circuit as usize) < self.circuits.len()
     }
 
-    pub(crate) fn ping(&mut self, circuit: u32, chance: &mut kiban_ground::Chance) -> Option<u32> {
-        self.loopback.ping(Circuit(circuit), chance)
+    pub(crate) fn ping(&mut self, circuit: u32, pti: u8, chance: &mut Chance) -> Option<u32> {
+        self.loopback.ping(Circuit(circuit), pti, chance)
+    }
+}
+
+/// Takes the FCS off a frame; whether it was right.
+fn take_fcs(pdu: &mut Pdu) -> bool {
+    let Some(length) = pdu.len().checked_sub(FCS_BYTES) else { return false };
+    let (mut crc, mut said, mut left) = (Crc32Ethernet::new(), [0; FCS_BYTES], length);
+    for run in pdu.runs() {
+        let (frame, fcs) = run.split_at(run.len().min(left));
+        crc.update(frame);
+        left -= frame.len();
+        for byte in fcs {
+            said.rotate_left(1);
+            said[FCS_BYTES - 1] = *byte;
+        }
+    }
+    pdu.truncate(length);
+    crc.value().to_le_bytes() == said
+}
+
+/// Puts the FCS behind a frame, which is padded before (RFC 2684 §5.2: a frame with its FCS has its padding). False: there is no
+/// memory.
+fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
+    let missing = FRAME_BYTES_MIN.saturating_sub(pdu.len());
+    if missing > 0 {
+        pdu.push_tail(missing);
+    }
+    let mut crc = Crc32Ethernet::new();
+    pdu.runs().for_each(|run| crc.update(run));
+    let fcs = pdu.push_tail(FCS_BYTES);
+    let at = fcs.len() - FCS_BYTES;
+    fcs[at..].copy_from_slice(&crc.value().to_le_bytes());
+    // The tail is AAL5's.
+    match pdu.freeze(&mut cx.memory.transmit) {
+        Some(bytes) => {
+            cx.copies.header_bytes += bytes as u64;
+            true
+        }
+        None => false,
     }
 }
 
@@ -389,6 +519,8 @@ pub(crate) struct PacketPort {
     segment_packets: usize,
     pub(crate) merge: Merge,
     pub(crate) link: Option<Box<Link>>,
+    /// What passes frames on, in place of IP.
+    pub(crate) bridge: Option<Box<Bridging>>,
     /// The longest IPv6 packet, bytes: that of the link, or what a router asked for.
     mtu6_bytes: usize,
     counters: PortCounters,
@@ -411,6 +543,7 @@ impl PacketPort {
             segment_packets,
             merge: Merge::default(),
             link: None,
+            bridge: None,
             mtu6_bytes: mtu_bytes,
             counters: PortCounters::default(),
         }
@@ -432,6 +565,12 @@ impl PacketPort {
         PacketPort::ip(&whole, 1)
     }
 
+    /// The link of a bridge.
+    pub(crate) fn bridge(config: &BridgePortConfig) -> PacketPort {
+        let host = HostPortConfig { of: 0, packets_max: config.packets_max };
+        PacketPort { bridge: Some(Box::new(Bridging::new(config))), ..PacketPort::host(&host, 0) }
+    }
+
     pub(crate) fn ethernet(
         config: &EthernetPortConfig,
         segment_packets: usize,
@@ -448,6 +587,7 @@ impl PacketPort {
             waiting: 0,
             segment_packets,
             merge: Merge::default(),
+            bridge: None,
             mtu6_bytes: config.link.mtu_bytes,
             link: Some(Box::new(Link::new(config.link.clone(), chance))),
             counters: PortCounters::default(),
@@ -480,7 +620,7 @@ impl PacketPort {
     }
 
     /// A packet gets its frame, if the port has frames, and waits for the link.
-    fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
+    pub(crate) fn queue(&mut self, mac: Option<Mac>, mut pdu: Pdu, claim: Claim, blocks: &mut Blocks) {
         if !self.has_room(claim) {
             self.counters.queue_full += 1;
             return;

@@ -102,7 +102,7 @@ fn order(name: Option<&str>, question: Question) -> Result<ExitCode, String> {
             Ok(ExitCode::SUCCESS)
         }
         Reply::Refused(why) => Err(why),
-        Reply::Status(_) => Err("the board told how it is, which was not asked".into()),
+        Reply::Status(_) | Reply::Loopback(_) => Err("the board told what was not asked".into()),
     }
 }
 
@@ -112,6 +112,7 @@ pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
         Reply::Status(status) => Ok(*status),
         Reply::Refused(why) => Err(why),
         Reply::Done(what) => Err(format!("the board said '{what}' when it was asked how it is")),
+        Reply::Loopback(_) => Err("the board told of a ping when it was asked how it is".into()),
     }
 }
 

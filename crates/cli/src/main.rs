@@ -1,6 +1,7 @@
 //! The program `kiban`: one door to the boards, one file per verb.
 #![forbid(unsafe_code)]
 
+mod atm;
 mod board;
 mod completions;
 mod connect;
@@ -48,6 +49,7 @@ enum Verb {
     Connect(connect::Connect),
     Run(run::Run),
     Top(top::Top),
+    Atm(Box<atm::Atm>),
     Talk(talk::Talk),
     Vi(vi::Vi),
     Rdma(rdma::Rdma),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Verb::Connect(connect) => connect.run(),
         Verb::Run(run) => run.run(),
         Verb::Top(top) => top.run(),
+        Verb::Atm(atm) => atm.run(),
         Verb::Talk(talk) => talk.run(),
         Verb::Vi(vi) => vi.run(),
         Verb::Rdma(rdma) => rdma.run(),

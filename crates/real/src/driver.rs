@@ -8,31 +8,33 @@
 //!
 //! Turn      [`Driver::turn`] takes a burst from every link, lets the board work, tells the programs, sends what is to leave. One
 //!           thread drives; a burst is bounded, so that every link has its turn.
-//! Cells     leave when their slots come: the driver asks for those of the past and sleeps until the next frame has left.
+//! Cells     leave when their slots come: the driver asks for those of the past and sleeps until the next frame has left, or
+//!           [`CELLS_LATE_MAX`] where a frame takes longer: whoever polices a shaped circuit sees it shaped.
 //! Back      what a link does not take holds its port ([`Board::hold`]), and the port's queue holds back who sends.
 //! Outward   programs that have files of the system, too ([`Outward`]), are asked when one of those is ready.
 //! Sleep     on all links at once, watched only meanwhile, by any policy of waiting; [`Driver::waker`] wakes it from other threads.
 //! Fault     a link that is gone is taken off its port and told ([`Driver::gone`]); the board goes on.
 
-use crate::clock::{Clock, machine_nanos};
+use crate::clock::Clock;
+use crate::doors::Doors;
+pub use crate::doors::Waker;
 use crate::link::{AnyLink, Lent, Link, LinkCounters};
 use crate::outward::Outward;
-use crate::wait::{Doorbell, EventSleeper, Sleeper, Waiting};
+use crate::wait::Waiting;
 use kiban_board::{Board, Host, Input, Output, Program};
-use kiban_ground::{Bell, Instant, Pdu, Wait};
+use kiban_ground::{Instant, Pdu, Wait};
 use kiban_stack::atm::TimedCell;
-use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// With so many bytes for a link it is asked to take them: if it does not, the rest waits at the port, where it holds back who
 /// sends, not here.
 const OUTWARD_BYTES: usize = 256 << 10;
+/// How late a cell may leave whose frame is long under way: a frame of a slow circuit leaves piece by piece.
+const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
 
 /// What is at a port.
 enum Place {
@@ -63,114 +65,6 @@ impl<U> Joint<U> {
             outward_bytes: 0,
             held: false,
             lost: 0,
-        }
-    }
-}
-
-/// Whose file it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Own,
-    Port(usize),
-    Program,
-}
-
-/// What wakes the driver. It watches files only while it sleeps: a file that stands on somebody's list all the time (epoll) costs
-/// whoever makes it ready a call for every packet, sleeper or not.
-struct Doors {
-    own: EventSleeper,
-    /// The first is its own.
-    files: Mutex<Vec<(Whose, libc::pollfd)>>,
-    bell: Bell,
-    /// Whether somebody wants it to look around.
-    woken: AtomicBool,
-}
-
-impl Doors {
-    fn new() -> io::Result<Doors> {
-        let doors = Doors {
-            own: EventSleeper::new()?,
-            files: Mutex::default(),
-            bell: Bell::default(),
-            woken: AtomicBool::new(false),
-        };
-        doors.watch(Whose::Own, doors.own.as_fd());
-        Ok(doors)
-    }
-
-    fn files(&self) -> MutexGuard<'_, Vec<(Whose, libc::pollfd)>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes when there is something to read.
-    fn watch(&self, whose: Whose, file: BorrowedFd<'_>) {
-        let file = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        self.files().push((whose, file));
-    }
-
-    /// Wakes also, or no more, when a port's link can be written to.
-    fn watch_room(&self, port: usize, wanted: bool) {
-        let events = if wanted { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-        let mut files = self.files();
-        let of_port = files.iter_mut().filter(|(whose, _)| *whose == Whose::Port(port));
-        of_port.for_each(|(_, file)| file.events = events);
-    }
-
-    fn forget(&self, port: usize) {
-        self.files().retain(|(whose, _)| *whose != Whose::Port(port));
-    }
-}
-
-/// All that rings for the driver.
-struct Bells {
-    doors: Arc<Doors>,
-    others: Vec<Arc<dyn Doorbell + Send + Sync>>,
-}
-
-impl Doorbell for Bells {
-    fn arm(&self) {
-        self.others.iter().for_each(|other| other.arm());
-        self.doors.bell.arm();
-    }
-
-    fn disarm(&self) -> Option<u64> {
-        let others = self.others.iter().filter_map(|other| other.disarm()).min();
-        self.doors.bell.disarm().into_iter().chain(others).min()
-    }
-}
-
-impl Sleeper<Bells> for Doors {
-    fn sleep(&self, _: &Bells, timeout: Option<Duration>) {
-        let mut list: SmallVec<[libc::pollfd; 16]> = self.files().iter().map(|(_, file)| *file).collect();
-        let timeout = timeout.map(|length| libc::timespec {
-            tv_sec: length.as_secs().min(1 << 40) as libc::time_t,
-            tv_nsec: length.subsec_nanos().into(),
-        });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the list and the length live for the call, which writes to the list alone. A number that is no file's is answered.
-        let ready =
-            unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, std::ptr::null()) };
-        // Errors are early ends.
-        if ready > 0 && list[0].revents != 0 {
-            self.own.hear();
-        }
-    }
-
-    fn wake(&self, bells: &Bells) {
-        self.own.wake(&bells.doors.bell);
-    }
-}
-
-/// Wakes a driver from another thread.
-#[derive(Clone)]
-pub struct Waker(Arc<Doors>);
-
-impl Waker {
-    /// The driver ends its wait, and asks whether it is done.
-    pub fn wake(&self) {
-        self.0.woken.store(true, Ordering::Release);
-        if self.0.bell.ring(machine_nanos) {
-            self.0.own.wake(&self.0.bell);
         }
     }
 }
@@ -209,8 +103,6 @@ pub struct Driver {
     train: Vec<TimedCell>,
     gone: Vec<(usize, io::Error)>,
     doors: Arc<Doors>,
-    /// What programs have armed before the driver sleeps.
-    bells: Vec<Arc<dyn Doorbell + Send + Sync>>,
 }
 
 impl Driver {
@@ -228,8 +120,7 @@ impl Driver {
             deadline: Instant::ZERO,
             train: Vec::new(),
             gone: Vec::new(),
-            doors: Arc::new(Doors::new()?),
-            bells: Vec::new(),
+            doors: Doors::new()?,
         })
     }
 
@@ -245,7 +136,7 @@ impl Driver {
 
     /// Wakes it.
     pub fn waker(&self) -> Waker {
-        Waker(self.doors.clone())
+        Doors::waker(&self.doors)
     }
 
     /// Joins a link to a port of its kind: packets to an IP port, frames to an Ethernet port, cells to an ATM port.
@@ -281,15 +172,12 @@ impl Driver {
         if self.places.len() <= port {
             self.places.resize_with(port + 1, || Place::Empty);
         }
-        self.doors.forget(port);
         let file = match &place {
             Place::Empty => None,
             Place::Packets(joint) => joint.link.file(),
             Place::Cells(joint) => joint.link.file(),
         };
-        if let Some(file) = file {
-            self.doors.watch(Whose::Port(port), file);
-        }
+        self.doors.watch_link(port, file);
         self.places[port] = place;
         self.board.hold(port, false);
         // The link is up: the port looks for its addresses and announces itself.
@@ -314,8 +202,7 @@ impl Driver {
     /// # Errors
     /// The system cannot watch its file (Linux can watch any).
     pub fn add_outward(&mut self, program: Box<dyn Outward>) -> io::Result<usize> {
-        self.doors.watch(Whose::Program, program.file());
-        self.bells.extend(program.doorbell());
+        self.doors.watch_program(program.file(), program.doorbell());
         Ok(self.put_program(Worker::Outward(program)))
     }
 
@@ -372,7 +259,7 @@ impl Driver {
     /// One turn. Whether there was anything to do.
     pub fn turn(&mut self) -> bool {
         let now = self.clock.now();
-        let mut worked = self.doors.woken.swap(false, Ordering::AcqRel);
+        let mut worked = self.doors.take_woken();
         // Before anything arrives: whoever listens does so from the beginning.
         self.start(now);
         for port in 0..self.places.len() {
@@ -560,7 +447,11 @@ impl Driver {
                 Place::Packets(joint) => joint.link.deadline(),
                 Place::Cells(joint) => {
                     let line = self.board.next_cell_end(port).min(self.board.next_room(port));
-                    joint.link.deadline().min(line)
+                    let late = match line {
+                        Instant::NEVER => Instant::NEVER,
+                        _ => self.clock.now() + CELLS_LATE_MAX,
+                    };
+                    joint.link.deadline().min(line.min(late))
                 }
             });
         }
@@ -570,7 +461,6 @@ impl Driver {
     /// Works and waits until a deadline, or until `done` says so, which is asked after every turn.
     pub fn run(&mut self, waiting: &mut Waiting, until: Instant, mut done: impl FnMut(&mut Driver) -> bool) {
         let doors = self.doors.clone();
-        let bells = Bells { doors: doors.clone(), others: self.bells.clone() };
         loop {
             while self.turn() {
                 if done(self) {
@@ -581,7 +471,7 @@ impl Driver {
                 return;
             }
             let deadline = self.deadline().min(until);
-            waiting.wait(&bells, &*doors, deadline, || self.turn().then_some(()));
+            waiting.wait(&*doors, &*doors, deadline, || self.turn().then_some(()));
         }
     }
 

@@ -3,9 +3,11 @@
 //! This crate and the measuring harness on top of it are the only ones that see a clock of the machine;
 //! everything else is lent an `Instant`.
 
+pub mod atm;
 pub mod attach;
 mod calibrate;
 pub mod clock;
+mod doors;
 pub mod driver;
 pub mod ftam;
 pub mod link;

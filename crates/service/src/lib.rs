@@ -16,12 +16,16 @@
 pub mod config;
 pub mod control;
 mod link;
+mod loopback;
 pub mod metrics;
 mod notify;
 pub mod orders;
 mod running;
 pub mod services;
+pub mod signals;
+mod standing;
 pub mod status;
+pub mod switch;
 mod tape;
 
 pub use config::Plan;

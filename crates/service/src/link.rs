@@ -2,6 +2,7 @@
 //!
 //! Made      `tun:NAME` and `tap:NAME` are given the board's MTU and this host's own address, and brought up; one that was not there
 //!           before goes with the board.
+//! Bridge    a bridge's link hears frames for every MAC, and takes none that others would have to finish.
 //! Host      where this host's kernel has a port's address, its packets pass through the board as they are: neither link takes
 //!           segments whole then.
 
@@ -51,7 +52,7 @@ pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
 /// Opens the link of a port.
 pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
     let mut address: Address = port.link.parse().map_err(io::Error::other)?;
-    if port.host.is_some() {
+    if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
     }
     // Links that have no device must be told.

@@ -1,6 +1,7 @@
 //! What is asked of a board that runs, from other threads: a queue, a bell, and answers.
 
 use kiban_real::driver::Waker;
+use kiban_wire::atm::Vc;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -22,6 +23,15 @@ pub enum Order {
     Reload,
     /// Stop: sessions may end in their time; at once when it is asked a second time.
     Down,
+    /// Ping a circuit (I.610): the answer is given when the cell came back, or did not.
+    Loopback {
+        /// The name of its port.
+        port: String,
+        /// The circuit.
+        vc: Vc,
+        /// Of the segment, not from end to end.
+        segment: bool,
+    },
     /// Record what passes at a port.
     Capture {
         /// Its name.
@@ -38,6 +48,8 @@ pub enum Order {
 pub enum Answer {
     /// How it is.
     Status(Box<Status>),
+    /// How long a ping was away; none: it did not come back in time.
+    Loopback(Option<Duration>),
     /// Done; what was done.
     Done(String),
     /// Not done; why.

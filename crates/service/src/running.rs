@@ -8,12 +8,15 @@
 
 use crate::config::{Carries, Plan, PortPlan, RoutePlan};
 use crate::link;
+use crate::loopback::Loopbacks;
 use crate::orders::{Answer, Order, Orders};
 use crate::services::{self, Services};
+use crate::standing::Standing;
 use crate::status::{self, Counters, Rates, Status};
 use crate::tape::Tape;
 use kiban_board::{
-    AtmPortConfig, Board, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress, PortConfig,
+    AtmPortConfig, Board, BridgePortConfig, EthernetPortConfig, Host, HostPortConfig, IpPortConfig,
+    PortAddress, PortConfig,
 };
 use kiban_ground::Instant;
 use kiban_real::driver::Waker;
@@ -21,18 +24,17 @@ use kiban_real::link::{AnyLink, LinkCounters};
 use kiban_real::measure::pause::secret;
 use kiban_real::{Clock, Driver, Waiting};
 use kiban_stack::ethernet::LinkConfig;
-use kiban_stack::ip::Route;
+use kiban_stack::ip::{Prefix, Route};
 use kiban_stack::tcp::State;
-use kiban_wire::atm::Interface;
+use kiban_wire::atm::{Interface, Vc};
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
-/// Before a lost link is opened again: at first, and at most.
-const PAUSE_FIRST: Duration = Duration::from_secs(1);
-const PAUSE_MOST: Duration = Duration::from_secs(30);
 /// Between two looks at what links have counted.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// The largest segment that links take whole.
@@ -44,13 +46,7 @@ struct Place {
     /// The device, if it is the host's side.
     device: Option<String>,
     tape: Arc<Tape>,
-    error: Option<String>,
-    is_up: bool,
-    up_at: Instant,
-    /// When it is opened again.
-    retry_at: Instant,
-    pause: Duration,
-    losses: u64,
+    standing: Standing,
     sampled: LinkCounters,
     rates: Rates,
 }
@@ -64,6 +60,7 @@ pub struct Running {
     clock: Clock,
     began: Instant,
     services: usize,
+    loopbacks: usize,
     places: Vec<Place>,
     orders: Arc<Orders>,
     sampled_at: Instant,
@@ -112,6 +109,7 @@ impl Running {
             services.put(plan.clone(), service);
         }
         let services = driver.add_outward(Box::new(services)).map_err(say)?;
+        let loopbacks = driver.add(Box::<Loopbacks>::default());
         let orders = Arc::new(Orders::new(driver.waker()));
         let mut running = Running {
             waiting: driver.waiting(plan.wait),
@@ -121,6 +119,7 @@ impl Running {
             clock,
             began: now,
             services,
+            loopbacks,
             places,
             orders,
             sampled_at: now,
@@ -140,10 +139,7 @@ impl Running {
         }
     }
 
-    fn with_services<T>(
-        &mut self,
-        work: impl FnOnce(&mut Services, &mut kiban_board::Host<'_>, Instant) -> T,
-    ) -> T {
+    fn with_services<T>(&mut self, work: impl FnOnce(&mut Services, &mut Host<'_>, Instant) -> T) -> T {
         self.driver.with_program(self.services, work).expect("the services are the driver's program")
     }
 
@@ -187,8 +183,11 @@ impl Running {
             }
             self.end_tapes(now);
             while let Some((order, sender)) = self.orders.next() {
-                // Who asked may have gone.
-                let _ = sender.send(self.answer(order, now));
+                match order {
+                    Order::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
+                    // Who asked may have gone.
+                    order => drop(sender.send(self.answer(order, now))),
+                }
             }
             if let Some(stops_at) = self.stops_at
                 && (now >= stops_at || is_quiet(&self.driver, self.services))
@@ -206,7 +205,7 @@ impl Running {
     }
 
     fn next_look(&self) -> Instant {
-        let links = self.places.iter().map(|place| place.retry_at).min().unwrap_or(Instant::NEVER);
+        let links = self.places.iter().map(|place| place.standing.retry_at).min().unwrap_or(Instant::NEVER);
         let look = if self.stops_at.is_some() { QUIET_LOOK } else { SAMPLE };
         let tapes = self.places.iter().map(|place| place.tape.ends()).min().unwrap_or(Instant::NEVER);
         links
@@ -221,7 +220,7 @@ impl Running {
     /// Opens lost links whose time has come.
     fn reopen(&mut self, now: Instant) {
         for (number, place) in self.places.iter_mut().enumerate() {
-            if place.is_up || place.retry_at > now {
+            if !place.standing.is_due(now) {
                 continue;
             }
             match place.open().and_then(|opened| self.driver.join(number, opened)) {
@@ -281,6 +280,7 @@ impl Running {
                     Answer::Refused(why)
                 }
             },
+            Order::Loopback { .. } => Answer::Refused("a ping is answered when it comes back".into()),
             Order::Capture { port, file, time } => match self.capture(&port, &file, time, now) {
                 Ok(()) => Answer::Done(format!(
                     "recording port {port} for {} s into {}",
@@ -289,6 +289,35 @@ impl Running {
                 )),
                 Err(why) => Answer::Refused(why),
             },
+        }
+    }
+
+    /// Pings a circuit; who asked is told when the cell is back.
+    fn ping(&mut self, port: &str, vc: Vc, segment: bool, sender: oneshot::Sender<Answer>) {
+        let ports = &self.plan.ports;
+        let circuit = match ports.iter().position(|its| its.name == port) {
+            None => {
+                let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+                Err(format!("there is no port {port}; there are {}", names.join(", ")))
+            }
+            Some(number) => match ports[number].circuits.iter().position(|circuit| circuit.vc == vc) {
+                Some(circuit) => Ok((number, circuit as u32)),
+                None => {
+                    let all: Vec<String> =
+                        ports[number].circuits.iter().map(|circuit| circuit.vc.to_string()).collect();
+                    let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+                    Err(format!("port {port} has no circuit {vc}; it has {all}"))
+                }
+            },
+        };
+        match circuit {
+            Ok(circuit) => {
+                let ask = |loopbacks: &mut Loopbacks, host: &mut Host<'_>, now| {
+                    loopbacks.ask(circuit, segment, sender, host, now);
+                };
+                self.driver.with_program(self.loopbacks, ask).expect("it is the driver's program");
+            }
+            Err(why) => drop(sender.send(Answer::Refused(why))),
         }
     }
 
@@ -357,8 +386,7 @@ impl Running {
             place.plan = port.clone();
             if is_other {
                 self.driver.part(number);
-                place.is_up = false;
-                place.retry_at = now;
+                place.standing.renew(now);
             }
         }
         self.plan = plan;
@@ -448,8 +476,8 @@ impl Running {
             name: place.name(),
             link: place.address().to_owned(),
             carries: if place.device.is_none() { place.plan.carries } else { Carries::Packets }.to_string(),
-            state: if place.is_up { "up" } else { "down" }.into(),
-            error: place.error.clone(),
+            state: if place.standing.is_up { "up" } else { "down" }.into(),
+            error: place.standing.error.clone(),
             addresses: place
                 .plan
                 .addresses
@@ -459,7 +487,7 @@ impl Running {
             host: if place.device.is_none() { place.plan.host.clone() } else { None },
             mtu_bytes: place.plan.mtu_bytes as u64,
             waiting,
-            losses: place.losses,
+            losses: place.standing.losses,
             rates: place.rates,
             link_counters: named(|see| link_counters.each(see)),
             counters,
@@ -469,11 +497,17 @@ impl Running {
     fn circuits(&mut self, number: usize) -> Vec<status::Circuit> {
         let peers: Vec<_> = self.driver.board().circuit_peers(number).collect();
         let plan = &self.places[number].plan;
-        let circuits = plan.circuits.iter().zip(peers).map(|(circuit, peer)| status::Circuit {
+        let bridged = |index: usize| {
+            let mut all = self.plan.ports.iter().filter_map(|port| port.bridge.as_ref()).flatten();
+            all.any(|its| (its.port, its.circuit as usize) == (number, index))
+        };
+        let circuits = plan.circuits.iter().zip(peers).enumerate();
+        let circuits = circuits.map(|(index, (circuit, peer))| status::Circuit {
             port: plan.name.clone(),
             vc: circuit.vc.to_string(),
             peer: peer.map(|peer| peer.to_string()),
             state: match (circuit.peer, peer) {
+                _ if bridged(index) => "bridged",
                 (Some(_), _) => "fixed",
                 (None, Some(_)) => "known",
                 (None, None) => "asking",
@@ -529,12 +563,7 @@ impl Place {
             plan,
             device,
             tape: Arc::default(),
-            error: None,
-            is_up: false,
-            up_at: Instant::ZERO,
-            retry_at: Instant::NEVER,
-            pause: PAUSE_FIRST,
-            losses: 0,
+            standing: Standing::new(),
             sampled: LinkCounters::default(),
             rates: Rates::default(),
         }
@@ -562,29 +591,17 @@ impl Place {
 
     fn lose(&mut self, error: &io::Error, now: Instant) {
         tracing::warn!(port = self.plan.name, link = self.address(), %error, "link lost");
-        // One that holds for a while has earned a quick try.
-        if now.since(self.up_at) > PAUSE_MOST {
-            self.pause = PAUSE_FIRST;
-        }
-        self.losses += 1;
-        self.is_up = false;
-        self.error = Some(error.to_string());
-        self.retry_at = now + self.pause;
+        self.standing.lose(error, now);
     }
 
     fn fail(&mut self, error: &io::Error, now: Instant) {
-        self.pause = (self.pause * 2).min(PAUSE_MOST);
-        self.error = Some(error.to_string());
-        self.retry_at = now + self.pause;
+        self.standing.fail(error, now);
         tracing::debug!(port = self.plan.name, %error, "link still lost");
     }
 
     fn rise(&mut self, now: Instant) {
         tracing::info!(port = self.plan.name, link = self.address(), "link up");
-        self.is_up = true;
-        self.up_at = now;
-        self.error = None;
-        self.retry_at = Instant::NEVER;
+        self.standing.rise(now);
     }
 }
 
@@ -603,23 +620,30 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> Result<kiban_board
     let mut board = plan.board.clone();
     let seed = secret::<8>().map_err(|error| format!("the system has no chance to lend: {error}"))?;
     board.seed = u64::from_ne_bytes(seed);
-    let mtu = plan.ports.iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
+    // Bridges have no part in IP.
+    let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
+    let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
     if !plan.mss_is_said {
         board.tcp.mss = mtu.saturating_sub(40) as u16;
     }
     // Cells and packets of other sizes are made below TCP only where a port can cut.
-    let may_be_whole = plan.ports.iter().all(|port| port.carries != Carries::Cells);
+    let may_be_whole = plan.ports[..own].iter().all(|port| port.carries != Carries::Cells);
     let is_whole =
         |opened: &io::Result<AnyLink>| opened.as_ref().is_ok_and(|link| link.traits().whole_segments);
     let opened = &opened[..plan.ports.len()];
-    let any_whole = may_be_whole && opened.iter().any(is_whole);
+    let any_whole = may_be_whole && opened[..own].iter().any(is_whole);
     board.tcp.segment_bytes_max = if any_whole { SEGMENT_BYTES } else { board.tcp.mss.into() };
-    board.tcp.cut_below = any_whole && !opened.iter().all(is_whole);
+    board.tcp.cut_below = any_whole && !opened[..own].iter().all(is_whole);
     for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
         let whole = is_whole(opened);
         // What passes to the host passes as it is.
         let (cuts, merges) = (!whole, !whole && port.host.is_none());
         let PortPlan { mtu_bytes, packets_max, .. } = *port;
+        if let Some(circuits) = &port.bridge {
+            let circuits = circuits.clone();
+            board.ports.push(PortConfig::Bridge(BridgePortConfig { circuits, packets_max }));
+            continue;
+        }
         board.ports.push(match port.carries {
             Carries::Packets => {
                 let (address, prefix) = port.addresses[0];
@@ -644,8 +668,10 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> Result<kiban_board
                 PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
             }
             Carries::Cells => {
-                let (address, prefix) = port.addresses[0];
-                for (address, prefix) in &port.addresses[1..] {
+                // Without one, its circuits are bridges'.
+                let none = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
+                let (address, prefix) = port.addresses.first().copied().unwrap_or(none);
+                for (address, prefix) in port.addresses.iter().skip(1) {
                     board.addresses.push(PortAddress { port: number, address: *address, prefix: *prefix });
                 }
                 PortConfig::Atm(AtmPortConfig {

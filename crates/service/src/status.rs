@@ -113,7 +113,8 @@ pub struct Circuit {
     /// Who is at the other end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// `fixed`: the peer was given; `known`: InATMARP has an answer; `asking`: it has none.
+    /// `fixed`: the peer was given; `known`: InATMARP has an answer; `asking`: it has none; `bridged`: it is a
+    /// bridge's.
     pub state: String,
 }
 

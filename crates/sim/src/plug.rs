@@ -65,7 +65,7 @@ impl PortKind {
         match port {
             PortConfig::Atm(_) => PortKind::Cells,
             PortConfig::Ip(_) | PortConfig::Host(_) => PortKind::Packets,
-            PortConfig::Ethernet(_) => PortKind::Frames,
+            PortConfig::Ethernet(_) | PortConfig::Bridge(_) => PortKind::Frames,
             PortConfig::Vi(_) => PortKind::Messages,
             PortConfig::Efe(_) => PortKind::Pulled,
         }

@@ -1,10 +1,11 @@
-//! Cyclic redundancy checks of the ATM and iWARP families.
+//! Cyclic redundancy checks of the ATM and iWARP families, and Ethernet's.
 //!
 //! Goal      AAL5 and MPA at memory speed, on frames that come whole and on frames that come 48 bytes at a time.
 //!
 //! ```text
 //! name          polynomial                         register      used for
 //! CRC-32        04C11DB7, highest bit first        ~0, inverted  AAL5 frame       I.363.5 §9.2.1.2
+//! CRC-32 (FCS)  04C11DB7, lowest bit first         ~0, inverted  Ethernet frame   IEEE 802.3 §3.2.9
 //! CRC-32C       1EDC6F41, lowest bit first         ~0, inverted  MPA, iSCSI       RFC 5044 §4.4, RFC 3720 §12.1
 //! CRC-10        x^10 + x^9 + x^5 + x^4 + x + 1     0             OAM cell         I.610 §7.1
 //! CRC-8 (HEC)   x^8 + x^2 + x + 1                  0, plus 55    cell header      I.432.1 §4.3.2
@@ -73,6 +74,40 @@ impl Crc32Aal5 {
 }
 
 impl Default for Crc32Aal5 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A running frame check sequence of Ethernet (IEEE 802.3 §3.2.9). The check value of `123456789` is `CBF43926`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crc32Ethernet {
+    register: u32,
+}
+
+impl Crc32Ethernet {
+    /// The CRC of nothing yet.
+    #[inline]
+    pub const fn new() -> Self {
+        Crc32Ethernet { register: !0 }
+    }
+
+    /// Continues over `bytes`; runs may be cut anywhere.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32IsoHdlc, u64::from(self.register));
+        digest.update(bytes);
+        self.register = digest.get_state() as u32;
+    }
+
+    /// The CRC of the bytes so far. Its lowest byte stands first in the frame: `to_le_bytes`.
+    #[inline]
+    pub const fn value(&self) -> u32 {
+        !self.register
+    }
+}
+
+impl Default for Crc32Ethernet {
     fn default() -> Self {
         Self::new()
     }

@@ -5,7 +5,8 @@
 //! MAC       a board takes the interface's own ([`EthernetLink::mac`]): frames for it arrive, and the kernel, which has other IP addresses,
 //!           leaves them alone. Give the interface no IP address that the board has. With another MAC the interface has to be
 //!           promiscuous.
-//! Sums      what this host's kernel sends on a veth has no checksums yet; the header in front says so (`virtio`).
+//! Sums      what this host's kernel sends on a veth has no checksums yet; the header in front says so (`virtio`). Without `offload`
+//!           they are written here.
 //! Own       frames that leave, ours and the kernel's, are not seen.
 //! Lost      what found the socket's queue full is told with what came next (SO_RXQ_OVFL, socket(7)), and counted.
 //! Down      while the interface is down, what is sent is refused and counted. When it has been removed, the link is gone.
@@ -203,7 +204,7 @@ impl Link<Pdu> for EthernetLink {
                 is_tagged = tagged;
                 Ok(length)
             });
-            let pdu = match landed {
+            let mut pdu = match landed {
                 Ok(_) if is_tagged => {
                     counters.malformed += 1;
                     continue;
@@ -229,6 +230,10 @@ impl Link<Pdu> for EthernetLink {
                     return Err(told_of(&self.name, "read from", PRIVILEGE, error.into()));
                 }
             };
+            if !self.traits.whole_segments {
+                // Whoever wants packets one by one may pass them on.
+                virtio::finish(&mut header, &mut pdu);
+            }
             virtio::take(&header, pdu, counters, into);
         }
         Ok(())

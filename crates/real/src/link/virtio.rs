@@ -4,11 +4,11 @@
 //! Out       TCP's checksum is left to the system (`NEEDS_CSUM`: the field holds the sum of the pseudo-header), and a segment
 //!           with the note `cut` is cut by the system (`gso_type`).
 //! In        what the system says it has verified, or has not yet written, is not verified again: the packet has never left
-//!           this host, or a card has looked at it. Such a packet cannot go on to others: who passes packets on does not ask
-//!           the system to leave anything.
+//!           this host, or a card has looked at it. Such a packet cannot go on to others: for who passes packets on, what is not yet
+//!           written is written here ([`finish`]).
 
 use super::LinkCounters;
-use kiban_ground::{Pdu, SLICES_MAX};
+use kiban_ground::{Pdu, SLICES_MAX, Sum};
 use kiban_wire::numbers::protocol;
 use kiban_wire::{checksum, ipv4, ipv6};
 use rustix::io::Errno;
@@ -89,6 +89,28 @@ pub(super) fn take(
         pdu.sum_again();
     }
     into.push_back(pdu);
+}
+
+/// Writes the checksum that the system has left to others: the packet may go on, to whomever. What is to be cut as well stays as it is.
+pub(super) fn finish(header: &mut [u8; HEADER_BYTES], pdu: &mut Pdu) {
+    let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+    let (start, field) = (word(6), word(6) + word(8));
+    if header[0] & NEEDS_CSUM == 0 || header[1] != GSO_NONE || pdu.pull_up(field + 2).is_none() {
+        return;
+    }
+    pdu.sum_again();
+    write_checksum(pdu, start, field);
+    header[0] &= !NEEDS_CSUM;
+}
+
+/// Writes the checksum of what begins at `start` of the head into its field, which holds the sum of the pseudo-header; the body's sums
+/// are known.
+pub(super) fn write_checksum(pdu: &mut Pdu, start: usize, field: usize) {
+    let head = &pdu.head()[start..];
+    let sum = Sum::of(head).then(head.len(), pdu.body_sum()).checksum();
+    // RFC 768: none would be zero. In TCP both stand for the same.
+    let sum = if sum == 0 { 0xffff } else { sum };
+    pdu.head_mut()[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Writes a packet behind its header, or behind none, from where it lies.

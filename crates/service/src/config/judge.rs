@@ -5,7 +5,7 @@ use super::tables::{self, Tables};
 use super::units::{Bytes, Length, Rate, Word};
 use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, ServicePlan};
 use crate::link;
-use kiban_board::{BoardConfig, CircuitConfig, MemoryConfig};
+use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig, MemoryConfig};
 use kiban_ground::{SettingError, Wait};
 use kiban_real::streams::{door, folders, sockets_door};
 use kiban_stack::atm::{Contract, Interval, OC3C_BITS_PER_SECOND, Sustained};
@@ -21,7 +21,7 @@ use std::time::Duration;
 const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
 const SERVICES_MAX: usize = 256;
-const NAME_BYTES_MAX: usize = 32;
+pub(super) const NAME_BYTES_MAX: usize = 32;
 /// Cells in a second, at a hundred gigabits.
 const CELLS_MAX: f64 = 236e6;
 
@@ -70,7 +70,12 @@ impl Judge<'_> {
         let tcp = self.tcp(&tables)?;
         let mss_is_said = tables.tcp.contains_key("mss");
         let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
-        let ports = self.ports(&tables.ports, &name)?;
+        let mut ports = self.ports(&tables, &name)?;
+        // What services and routes find are ports with addresses; numbers stay as they are.
+        for bridge in &tables.bridges {
+            let bridge = self.bridge(bridge, &ports, &name)?;
+            ports.push(bridge);
+        }
         let routes = tables.routes.iter().map(|route| self.route(route, &ports)).collect::<Result<_, _>>()?;
         let services = self.services(&tables.services, &ports, &name)?;
         let metrics = match &tables.metrics {
@@ -152,7 +157,8 @@ impl Judge<'_> {
 
     // ---- Ports ------------------------------------------------------------------------------------------------
 
-    fn ports(&self, said: &[tables::Port], board: &str) -> Result<Vec<PortPlan>, Mistake> {
+    fn ports(&self, tables: &Tables, board: &str) -> Result<Vec<PortPlan>, Mistake> {
+        let said = &tables.ports;
         let mut ports: Vec<PortPlan> = Vec::new();
         if said.is_empty() {
             return Err(Mistake {
@@ -163,7 +169,11 @@ impl Judge<'_> {
             });
         }
         for table in said {
-            let port = self.port(table, board)?;
+            let is_bridged = |circuit: &str| {
+                let its = format!("{}:{circuit}", table.name.value);
+                tables.bridges.iter().flat_map(|bridge| &bridge.circuits.0).any(|word| word.value == its)
+            };
+            let port = self.port(table, board, &is_bridged)?;
             if ports.iter().any(|other| other.name == port.name) {
                 return Err(self.at(
                     &table.name,
@@ -196,13 +206,19 @@ impl Judge<'_> {
         Ok(ports)
     }
 
-    fn port(&self, said: &tables::Port, board: &str) -> Result<PortPlan, Mistake> {
+    fn port(
+        &self,
+        said: &tables::Port,
+        board: &str,
+        is_bridged: &dyn Fn(&str) -> bool,
+    ) -> Result<PortPlan, Mistake> {
         let name = self.name(&said.name)?;
         let carries = link::carries(&said.link)
             .map_err(|remedy| self.at(&said.link, format!("`{}` is no link", said.link.value), remedy))?;
         let addresses: Vec<(IpAddr, Prefix)> =
             said.address.0.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
-        if addresses.is_empty() && carries != Carries::Frames {
+        let is_bridges = !said.pvcs.is_empty() && said.pvcs.iter().all(|pvc| is_bridged(&pvc.vc.value));
+        if addresses.is_empty() && carries != Carries::Frames && !is_bridges {
             let wrong = format!("port `{name}` has no address");
             return Err(self.missing(&said.name, wrong, "add address = \"10.0.0.1/24\""));
         }
@@ -294,7 +310,7 @@ impl Judge<'_> {
         }
         let mut circuits: Vec<CircuitConfig> = Vec::new();
         for pvc in &said.pvcs {
-            let circuit = self.pvc(pvc, bits_per_second)?;
+            let circuit = self.pvc(pvc, bits_per_second, is_bridged(&pvc.vc.value))?;
             if circuits.iter().any(|other| other.vc == circuit.vc) {
                 return Err(self.at(
                     &pvc.vc,
@@ -330,6 +346,77 @@ impl Judge<'_> {
             host: said.host.as_ref().map(|word| word.value.clone()),
             retry: said.retry,
             circuits,
+            bridge: None,
+        })
+    }
+
+    /// The link of a bridge, behind the ports and bridges that there are already.
+    fn bridge(&self, said: &tables::Bridge, ports: &[PortPlan], board: &str) -> Result<PortPlan, Mistake> {
+        let name = self.name(&said.name)?;
+        if ports.iter().any(|other| other.name == name) {
+            let wrong = format!("there is a port or bridge `{name}` already");
+            return Err(self.at(&said.name, wrong, "names are given once"));
+        }
+        let carries = link::carries(&said.link)
+            .map_err(|remedy| self.at(&said.link, format!("`{}` is no link", said.link.value), remedy))?;
+        if carries != Carries::Frames {
+            let wrong = format!("`{}` carries {carries}", said.link.value);
+            let remedy =
+                "a bridge has a link of Ethernet frames: tap:, packet:, xdp:, udp-frames:, tcp-frames:";
+            return Err(self.at(&said.link, wrong, remedy));
+        }
+        if ports.iter().any(|other| other.link == said.link.value) {
+            let wrong = format!("a port has the link `{}`, too", said.link.value);
+            return Err(self.at(&said.link, wrong, "give each its own"));
+        }
+        let mut circuits: Vec<BridgedCircuit> = Vec::new();
+        for word in &said.circuits.0 {
+            let found = word.rsplit_once(':').and_then(|(port, vc)| {
+                let vc: Vc = vc.parse().ok()?;
+                let port = ports.iter().position(|its| its.name == port)?;
+                let circuit = ports[port].circuits.iter().position(|circuit| circuit.vc == vc)?;
+                Some(BridgedCircuit { port, circuit: circuit as u32, with_fcs: said.fcs })
+            });
+            let Some(circuit) = found else {
+                let remedy = "write PORT:VPI.VCI of a [[port.pvc]], such as atm:0.100";
+                return Err(self.at(word, format!("`{}` is no circuit", word.value), remedy));
+            };
+            let is_it = |its: &BridgedCircuit| (its.port, its.circuit) == (circuit.port, circuit.circuit);
+            let others = ports.iter().filter_map(|port| port.bridge.as_ref()).flatten();
+            if circuits.iter().chain(others).any(is_it) {
+                let wrong = format!("circuit `{}` is bridged already", word.value);
+                return Err(self.at(word, wrong, "each is said once"));
+            }
+            circuits.push(circuit);
+        }
+        if circuits.is_empty() {
+            let wrong = format!("bridge `{name}` has no circuit");
+            return Err(self.missing(&said.name, wrong, "add circuits = [\"atm:0.100\"]"));
+        }
+        if let (Some(word), None) = (&said.host_address, link::device(&said.link)) {
+            let wrong = format!("`{}` is no device that the board makes", said.link.value);
+            return Err(self.at(word, wrong, "set the address where that interface is set up"));
+        }
+        let (mtu_bytes, packets_max) = (said.mtu.unwrap_or(1500), said.queue.unwrap_or(256));
+        if !(576..=9180).contains(&mtu_bytes) || !(16..=65_536).contains(&packets_max) {
+            let wrong = format!("mtu or queue of bridge `{name}` is out of range");
+            return Err(self.missing(&said.name, wrong, "mtu is 576 to 9180, queue 16 to 65536"));
+        }
+        let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
+        Ok(PortPlan {
+            mac: own_mac(board, &name),
+            name,
+            link: said.link.value.clone(),
+            carries,
+            addresses: Vec::new(),
+            host_address,
+            mtu_bytes,
+            bits_per_second: OC3C_BITS_PER_SECOND,
+            packets_max,
+            host: None,
+            retry: said.retry,
+            circuits: Vec::new(),
+            bridge: Some(circuits),
         })
     }
 
@@ -364,7 +451,7 @@ impl Judge<'_> {
         Ok((address, prefix))
     }
 
-    fn pvc(&self, said: &tables::Pvc, line: u64) -> Result<CircuitConfig, Mistake> {
+    fn pvc(&self, said: &tables::Pvc, line: u64, is_bridged: bool) -> Result<CircuitConfig, Mistake> {
         let vc: Vc = self.read(&said.vc)?;
         if vc.vci < VCI_USER_FIRST || vc.vpi > 255 {
             let remedy = format!("VPIs up to 255 and VCIs from {VCI_USER_FIRST} are for users (I.361)");
@@ -395,46 +482,19 @@ impl Judge<'_> {
                 ));
             }
         };
-        if !llc_snap && peer.is_none() {
+        if let (true, Some(peer)) = (is_bridged, &said.peer) {
+            let wrong = format!("circuit {vc} is a bridge's, which has no peer");
+            return Err(self.at(peer, wrong, "leave it out"));
+        }
+        if !llc_snap && peer.is_none() && !is_bridged {
             let remedy = "say peer: such a circuit has no room for InATMARP (RFC 2684 §6)";
             return Err(self.at(&said.vc, format!("circuit {vc} has vc-mux and no peer"), remedy));
         }
-        let wrong = |wrong: String, remedy: &str| Err(self.missing(&said.vc, wrong, remedy));
-        let contract = match (said.pcr, said.scr, said.mbs) {
-            (None, None, None) if said.cdvt.is_none() => None,
-            (None, ..) => {
-                return wrong(
-                    format!("circuit {vc} has a contract without a peak cell rate"),
-                    "say pcr, cells in a second",
-                );
-            }
-            (Some(pcr), scr, mbs) => {
-                let most = CELLS_MAX.min(line as f64 / 424.0 * 1.001);
-                if !(pcr >= 1.0 && pcr <= most) {
-                    return wrong(
-                        format!("pcr of circuit {vc} is {pcr}"),
-                        &format!("1 to {most:.0} cells in a second fit the line"),
-                    );
-                }
-                let sustained = match (scr, mbs) {
-                    (None, None) => None,
-                    (Some(scr), Some(mbs)) if scr >= 1.0 && scr <= pcr && mbs >= 1 => {
-                        Some(Sustained { interval: cells(scr), burst_cells: mbs })
-                    }
-                    (Some(_), Some(_)) => {
-                        return wrong(
-                            format!("scr or mbs of circuit {vc} is out of range"),
-                            "scr is 1 to pcr, mbs 1 or more",
-                        );
-                    }
-                    _ => {
-                        return wrong(format!("circuit {vc} has one of scr and mbs"), "say both, or neither");
-                    }
-                };
-                let tolerance = self.time(said.cdvt.as_ref(), Duration::from_micros(100))?;
-                Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance) })
-            }
-        };
+        let rates = Rates { pcr: said.pcr, scr: said.scr, mbs: said.mbs };
+        let tolerance = said.cdvt.as_ref().map(|cdvt| self.time(Some(cdvt), Duration::ZERO)).transpose()?;
+        let contract = rates
+            .contract(&format!("circuit {vc}"), line, tolerance, Duration::from_micros(100))
+            .map_err(|(wrong, remedy)| self.missing(&said.vc, wrong, remedy))?;
         let frames_max = said.queue.unwrap_or(64).clamp(4, 65_536);
         Ok(CircuitConfig { vc, peer, llc_snap, contract, frames_max })
     }
@@ -497,9 +557,10 @@ impl Judge<'_> {
             (Some(_), Carries::Frames) => port.addresses.len(),
             (Some(_), _) => 1,
         };
-        let mut all = ports.iter().flat_map(|port| &port.addresses[its_own(port)..]);
+        let mut all = ports.iter().flat_map(|port| port.addresses.get(its_own(port)..).unwrap_or_default());
         // Addresses of IPv6 make themselves.
-        let may_come = address.is_ipv6() && ports.iter().any(|port| port.carries == Carries::Frames);
+        let has_own = |port: &PortPlan| port.carries == Carries::Frames && port.bridge.is_none();
+        let may_come = address.is_ipv6() && ports.iter().any(has_own);
         if address.is_unspecified() || may_come || all.clone().any(|(own, _)| *own == address) {
             return Ok(());
         }
@@ -653,9 +714,59 @@ impl Judge<'_> {
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(good)
+}
+
+/// A traffic contract as it is written: cells in a second, and cells.
+pub(super) struct Rates {
+    pub(super) pcr: Option<f64>,
+    pub(super) scr: Option<f64>,
+    pub(super) mbs: Option<u32>,
+}
+
+impl Rates {
+    /// The contract, if there is one, of `whose`, on a line of so many bit/s.
+    pub(super) fn contract(
+        &self,
+        whose: &str,
+        line: u64,
+        tolerance: Option<Duration>,
+        usual: Duration,
+    ) -> Result<Option<Contract>, (String, String)> {
+        let pcr = match (self.pcr, self.scr, self.mbs) {
+            (Some(pcr), ..) => pcr,
+            (None, None, None) if tolerance.is_none() => return Ok(None),
+            (None, ..) => {
+                return Err((
+                    format!("{whose} has a contract without a peak cell rate"),
+                    "say pcr, cells in a second".into(),
+                ));
+            }
+        };
+        let most = CELLS_MAX.min(line as f64 / 424.0 * 1.001);
+        if !(pcr >= 1.0 && pcr <= most) {
+            return Err((
+                format!("pcr of {whose} is {pcr}"),
+                format!("1 to {most:.0} cells in a second fit the line"),
+            ));
+        }
+        let sustained = match (self.scr, self.mbs) {
+            (None, None) => None,
+            (Some(scr), Some(mbs)) if scr >= 1.0 && scr <= pcr && mbs >= 1 => {
+                Some(Sustained { interval: cells(scr), burst_cells: mbs })
+            }
+            (Some(_), Some(_)) => {
+                return Err((
+                    format!("scr or mbs of {whose} is out of range"),
+                    "scr is 1 to pcr, mbs 1 or more".into(),
+                ));
+            }
+            _ => return Err((format!("{whose} has one of scr and mbs"), "say both, or neither".into())),
+        };
+        Ok(Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance.unwrap_or(usual)) }))
+    }
 }
 
 /// Time between cells at a rate.

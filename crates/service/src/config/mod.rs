@@ -6,13 +6,15 @@
 
 mod judge;
 mod mistake;
+pub mod switch;
 mod tables;
 mod units;
 
 pub use mistake::Mistake;
 use tables::Tables;
+pub use units::Length;
 
-use kiban_board::{BoardConfig, CircuitConfig};
+use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig};
 use kiban_ground::Wait;
 use kiban_stack::ip::Prefix;
 use kiban_wire::ethernet::Mac;
@@ -30,7 +32,7 @@ pub struct Plan {
     pub board: BoardConfig,
     /// Whether TCP's segment size was said.
     pub mss_is_said: bool,
-    /// The ports.
+    /// The ports, and behind them the links of bridges.
     pub ports: Vec<PortPlan>,
     /// Ways beside those of the ports' own prefixes.
     pub routes: Vec<RoutePlan>,
@@ -95,6 +97,8 @@ pub struct PortPlan {
     pub retry: bool,
     /// Permanent circuits.
     pub circuits: Vec<CircuitConfig>,
+    /// It is the link of a bridge: the circuits to which frames pass.
+    pub bridge: Option<Vec<BridgedCircuit>>,
 }
 
 /// A way.
@@ -232,6 +236,18 @@ impl Plan {
         }
         if old.ports.len() != new.ports.len() {
             return Some("port (there are more, or fewer)".into());
+        }
+        // A bridge may have another link, and its device another address.
+        let kept = |tables: &Tables| -> Vec<tables::Bridge> {
+            let plain = |bridge: &tables::Bridge| tables::Bridge {
+                link: old.bridges[0].link.clone(),
+                host_address: None,
+                ..bridge.clone()
+            };
+            tables.bridges.iter().map(plain).collect()
+        };
+        if old.bridges.len() != new.bridges.len() || kept(old) != kept(new) {
+            return Some("bridge".into());
         }
         old.ports
             .iter()

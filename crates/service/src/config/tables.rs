@@ -24,6 +24,9 @@ pub(super) struct Tables {
     /// Where the board meets links.
     #[serde(default, rename = "port")]
     pub(super) ports: Vec<Port>,
+    /// Links of Ethernet frames that are bridged with circuits.
+    #[serde(default, rename = "bridge")]
+    pub(super) bridges: Vec<Bridge>,
     /// Ways beside those of the ports' own prefixes.
     #[serde(default, rename = "route")]
     pub(super) routes: Vec<Route>,
@@ -102,6 +105,31 @@ pub(super) struct Pvc {
     pub(super) cdvt: Option<Word>,
     /// Frames that may wait for the line.
     pub(super) queue: Option<usize>,
+}
+
+/// A bridge.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bridge {
+    /// Its name.
+    pub(super) name: Word,
+    /// The address of its link of Ethernet frames.
+    pub(super) link: Word,
+    /// Circuits, as `port:0.100`.
+    #[serde(default)]
+    pub(super) circuits: Words,
+    /// Whether frames are sent with their FCS.
+    #[serde(default)]
+    pub(super) fcs: bool,
+    /// This host's own address on a device that the board makes.
+    pub(super) host_address: Option<Word>,
+    /// The MTU of such a device.
+    pub(super) mtu: Option<usize>,
+    /// Frames that may wait for the link.
+    pub(super) queue: Option<usize>,
+    /// Whether the board starts without the link, and looks for it later.
+    #[serde(default)]
+    pub(super) retry: bool,
 }
 
 /// A way.

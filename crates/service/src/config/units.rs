@@ -40,6 +40,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Said<T> {
 pub(super) type Word = Said<String>;
 
 impl Word {
+    /// A word of the command line.
+    pub(super) fn plain(text: &str) -> Word {
+        Said { value: text.to_owned(), at: 0 }
+    }
+
     /// What the word stands for.
     pub(super) fn read<T: FromStr>(&self) -> Result<T, T::Err> {
         self.value.parse()
@@ -118,7 +123,7 @@ impl FromStr for Rate {
 
 /// A length of time: `500us`, `10s`, `5min`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Length(pub(super) Duration);
+pub struct Length(pub Duration);
 
 impl FromStr for Length {
     type Err = &'static str;

@@ -161,7 +161,10 @@ async fn attend(stream: UnixStream, orders: &Orders, busy: &Semaphore) -> io::Re
         }
         let _busy = busy.acquire().await.map_err(io::Error::other)?;
         let reply = match serde_json::from_slice::<Question>(&line) {
-            Ok(question) => Reply::from(ask(orders, question.into()).await),
+            Ok(question) => match Order::try_from(question) {
+                Ok(order) => Reply::from(ask(orders, order).await),
+                Err(why) => Reply::Refused(why),
+            },
             Err(error) => Reply::Refused(format!("that is no question: {error}")),
         };
         let mut text = serde_json::to_string(&reply).map_err(io::Error::other)?;

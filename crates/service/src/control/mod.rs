@@ -2,8 +2,9 @@
 //!
 //! Where     `$XDG_RUNTIME_DIR/kiban/NAME.sock`, or `/run/kiban/NAME.sock` where that is not set.
 //! Who       the user who runs the board, and root: the socket's mode is 0600, and the system is asked who calls.
-//! Ask       `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file`, `seconds`.
-//! Answer    `{"status":{…}}`, `{"done":"…"}` or `{"refused":"…"}`.
+//! Ask       `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file`, `seconds`;
+//!           `loopback` with `port`, `vc`, `segment`.
+//! Answer    `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; none: null) or `{"refused":"…"}`.
 
 mod client;
 mod desk;
@@ -34,6 +35,16 @@ pub enum Question {
     Reload {},
     /// Stop.
     Down {},
+    /// Ping a circuit.
+    Loopback {
+        /// The name of its port.
+        port: String,
+        /// The circuit, as `0.100`.
+        vc: String,
+        /// Of the segment, not from end to end.
+        #[serde(default)]
+        segment: bool,
+    },
     /// Record what passes at a port.
     Capture {
         /// Its name.
@@ -51,22 +62,30 @@ pub enum Question {
 pub enum Reply {
     /// How it is.
     Status(Box<Status>),
+    /// How long a ping was away, microseconds; none: it did not come back.
+    Loopback(Option<f64>),
     /// Done; what was done.
     Done(String),
     /// Not done; why.
     Refused(String),
 }
 
-impl From<Question> for Order {
-    fn from(question: Question) -> Order {
-        match question {
+impl TryFrom<Question> for Order {
+    type Error = String;
+
+    fn try_from(question: Question) -> Result<Order, String> {
+        Ok(match question {
             Question::Status {} => Order::Status,
             Question::Reload {} => Order::Reload,
             Question::Down {} => Order::Down,
+            Question::Loopback { port, vc, segment } => {
+                let vc = vc.parse().map_err(|error| format!("`{vc}` is no circuit: {error}"))?;
+                Order::Loopback { port, vc, segment }
+            }
             Question::Capture { port, file, seconds } => {
                 Order::Capture { port, file, time: Duration::from_secs(seconds.min(CAPTURE_SECONDS_MAX)) }
             }
-        }
+        })
     }
 }
 
@@ -74,6 +93,7 @@ impl From<Answer> for Reply {
     fn from(answer: Answer) -> Reply {
         match answer {
             Answer::Status(status) => Reply::Status(status),
+            Answer::Loopback(time) => Reply::Loopback(time.map(|time| time.as_secs_f64() * 1e6)),
             Answer::Done(what) => Reply::Done(what),
             Answer::Refused(why) => Reply::Refused(why),
         }

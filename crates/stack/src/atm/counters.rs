@@ -53,6 +53,24 @@ kiban_ground::counters! {
 }
 
 kiban_ground::counters! {
+    /// What happened to the cells of one entry of a [`Switch`](crate::atm::Switch)'s table.
+    pub struct RouteCounters {
+        /// Cells that came in.
+        cells_in,
+        /// Cells dropped because they broke the contract.
+        cells_policed,
+        /// Cells tagged (CLP set) because they broke the contract.
+        cells_tagged,
+        /// Cells dropped at the queue, for whatever cause.
+        cells_dropped,
+        /// Cells that went on.
+        cells_queued,
+        /// Last cells of frames among them.
+        frames,
+    }
+}
+
+kiban_ground::counters! {
     /// What a switch forwarded, changed and dropped.
     pub struct SwitchCounters {
         /// Cells that arrived, idle ones included.

@@ -1,4 +1,4 @@
-//! F5 loopback: is the circuit alive, and how long is it (I.610 §10.2.3).
+//! Loopback, F5 and F4: is the circuit or path alive, and how long is it (I.610 §10.2.3).
 //!
 //! Goal      answer whoever asks, ask and report the round trip.
 //! Up        a management cell of a circuit → [`LoopbackVerdict`]. A request to the far end, or to our location, is
@@ -6,7 +6,8 @@
 //! Down      [`Loopback::settle`] pays once per burst: at most one answer per circuit, the latest; pings go out.
 //! Ping      one at a time per circuit; it is known again by its correlation tag, which is drawn by chance.
 //! Limits    one state per circuit opened; cells keep no memory.
-//! Left out  answering an alarm (AIS) with RDI, continuity checks, F4, loopback at intermediate points.
+//! Paths     a path's F4 flow is a circuit like others here; whoever knows its VCI gives it the payload type.
+//! Left out  answering an alarm (AIS) with RDI, continuity checks, loopback at intermediate points.
 
 use crate::atm::Circuit;
 use crate::atm::counters::LoopbackCounters;
@@ -61,8 +62,8 @@ pub enum LoopbackDue {
 #[derive(Clone, Copy)]
 enum Ping {
     None,
-    /// To be sent when the burst is over.
-    Asked(u32),
+    /// To be sent when the burst is over: tag and payload type.
+    Asked(u32, u8),
     Sent {
         tag: u32,
         at: Instant,
@@ -115,12 +116,13 @@ impl Loopback {
         }
     }
 
-    /// Asks for a ping; its tag. Nothing when the circuit is not open or a ping is out.
-    pub fn ping(&mut self, circuit: Circuit, chance: &mut Chance) -> Option<u32> {
+    /// Asks for a ping, of the segment or from end to end as the payload type says; its tag. Nothing when the circuit is not open
+    /// or a ping is out.
+    pub fn ping(&mut self, circuit: Circuit, pti: u8, chance: &mut Chance) -> Option<u32> {
         let end = self.ends.get_mut(circuit.0 as usize)?.as_mut()?;
         let Ping::None = end.ping else { return None };
         let tag = chance.draw() as u32;
-        end.ping = Ping::Asked(tag);
+        end.ping = Ping::Asked(tag, pti);
         self.owing.push(circuit.0);
         Some(tag)
     }
@@ -177,12 +179,9 @@ impl Loopback {
                 self.counters.answers_out += 1;
                 send(pti, loopback.answer());
             }
-            if let Ping::Asked(tag) = end.ping {
+            if let Ping::Asked(tag, pti) = end.ping {
                 self.counters.pings_out += 1;
-                send(
-                    PTI_OAM_END_TO_END,
-                    oam::Loopback { source: self.location, ..oam::Loopback::request(tag) },
-                );
+                send(pti, oam::Loopback { source: self.location, ..oam::Loopback::request(tag) });
                 end.ping = Ping::Sent { tag, at: now };
                 self.alarms.set(&mut end.alarm, index, now + PING_TIMEOUT);
             }
@@ -240,8 +239,8 @@ mod tests {
     #[test]
     fn a_ping_comes_back_from_the_far_end_with_its_round_trip() {
         let (mut near, mut far, mut chance) = (port(), port(), Chance::from_seed(1));
-        let tag = near.ping(CIRCUIT, &mut chance).unwrap();
-        assert_eq!(near.ping(CIRCUIT, &mut chance), None);
+        let tag = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).unwrap();
+        assert_eq!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance), None);
         let out = settle(&mut near, millis(10));
         let [LoopbackDue::Cell { pti, payload, .. }] = out[..] else { panic!("{out:?}") };
         assert_eq!(far.on_cell(CIRCUIT, pti, &payload, millis(11)), LoopbackVerdict::Nothing);
@@ -257,13 +256,13 @@ mod tests {
     #[test]
     fn a_ping_that_does_not_come_back_is_given_up_after_five_seconds() {
         let (mut near, mut chance) = (port(), Chance::from_seed(1));
-        let first = near.ping(CIRCUIT, &mut chance).unwrap();
+        let first = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).unwrap();
         settle(&mut near, millis(0));
         assert_eq!(settle(&mut near, millis(4999)), []);
         assert!(near.deadline() <= millis(5000));
         assert_eq!(settle(&mut near, millis(5000)), [LoopbackDue::Lost { circuit: CIRCUIT, tag: first }]);
         assert_eq!(near.deadline(), Instant::NEVER);
-        assert!(near.ping(CIRCUIT, &mut chance).is_some());
+        assert!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).is_some());
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! Up        train → [`Reassembly::cells`] → [`Arrival`]s → encapsulation, InARP, loopback.
 //! AAL1      [`aal1`]: streams of a constant rate, which take their cells to a line themselves.
 //! Limits    each part names its own; circuits are numbers ([`Circuit`]) that the board gives.
-//! Left out  signalling (SVC, PNNI), ATMARP servers, LANE, MPOA, AAL2, ABR's rates, OAM F4.
+//! Left out  signalling (SVC, PNNI), ATMARP servers, LANE, MPOA, AAL2, ABR's rates.
 
 pub mod aal1;
 mod cell;
@@ -36,8 +36,8 @@ mod table;
 
 pub use cell::{HeaderReceiver, Received, TimedCell};
 pub use counters::{
-    EncapsulationCounters, InArpCounters, LoopbackCounters, ReassemblyCounters, SegmentationCounters,
-    SwitchCounters,
+    EncapsulationCounters, InArpCounters, LoopbackCounters, ReassemblyCounters, RouteCounters,
+    SegmentationCounters, SwitchCounters,
 };
 pub use encapsulation::{Carried, Encapsulation, NotCarried};
 pub use gcra::{Contract, Gcra, Meter, Sustained};

@@ -12,8 +12,9 @@
 //! Failing   a frame that cannot be kept (too long, no page, no block) is given up at once, its memory goes home, the
 //!           cells up to its mark are skipped. A lost last cell joins two frames: both are lost, no third.
 //! Limits    one frame in assembly per circuit; `frame_bytes_max` bounds it; pages belong to one frame.
+//! F4        a path's OAM cells come on VCs of their own, with the payload type of user cells: [`Reassembly::open_oam`].
 //! Left out  reassembly timers (an unfinished frame keeps its pages until [`Reassembly::close`]), the corrupted-data
-//!           delivery option, F4 cells.
+//!           delivery option.
 
 use crate::atm::Circuit;
 use crate::atm::cell::{HeaderReceiver, Received, TimedCell, is_end, is_management};
@@ -62,7 +63,7 @@ pub enum Arrival {
         /// The moment of its last cell.
         at: Instant,
     },
-    /// A management cell of the circuit: F5 OAM or resource management.
+    /// A management cell of the circuit: F5 OAM or resource management; or of a path, F4 OAM.
     Oam {
         /// On which circuit.
         circuit: Circuit,
@@ -114,6 +115,14 @@ impl Reassembly {
         self.assemblies[index] = Some(Assembly::new(circuit, name, inlet));
     }
 
+    /// Opens a circuit of which every cell is a management cell: the F4 flow of a path (I.361 §2.2.3).
+    pub fn open_oam(&mut self, circuit: Circuit, vc: Vc) {
+        self.open(circuit, Inlet { vc, frame_bytes_max: 1, head_cells: 0 });
+        if let Some(assembly) = &mut self.assemblies[circuit.0 as usize] {
+            assembly.is_oam = true;
+        }
+    }
+
     /// Closes a circuit; its unfinished frame goes home.
     pub fn close(&mut self, circuit: Circuit) {
         if let Some(assembly) = self.assemblies.get_mut(circuit.0 as usize).and_then(Option::take) {
@@ -154,10 +163,12 @@ impl Reassembly {
             let same =
                 following.iter().take_while(|cell| cell.header == word && cell.hec == first.hec).count();
             let (run, after) = rest.split_at(1 + same);
-            if let Some(assembly) = self.assembly(word, run.len()) {
-                let low_priority = word & 1 == 1;
-                let (assembly, counters) = assembly;
-                assembly.place_run(run, low_priority, cx, counters);
+            if let Some((assembly, counters)) = self.assembly(word, run.len()) {
+                if assembly.is_oam {
+                    run.iter().for_each(|one| self.cell(word, one, cx, out));
+                } else {
+                    assembly.place_run(run, word & 1 == 1, cx, counters);
+                }
             }
             rest = after;
         }
@@ -190,7 +201,7 @@ impl Reassembly {
     fn cell(&mut self, word: u32, cell: &TimedCell, cx: &mut Context<'_>, out: &mut Vec<Arrival>) {
         let interface = self.interface;
         let Some((assembly, counters)) = self.assembly(word, 1) else { return };
-        if is_management(word) {
+        if assembly.is_oam || is_management(word) {
             counters.cells_management += 1;
             let header = Header::from_word(interface, word);
             out.push(Arrival::Oam { circuit: assembly.circuit, header, payload: cell.payload, at: cell.at });
@@ -262,6 +273,8 @@ struct Assembly {
     low_priority: bool,
     /// The frame was given up: its cells are skipped up to the mark.
     skipping: bool,
+    /// All its cells are management's.
+    is_oam: bool,
 }
 
 impl Assembly {
@@ -280,6 +293,7 @@ impl Assembly {
             cells: 0,
             low_priority: false,
             skipping: false,
+            is_oam: false,
         }
     }
 

@@ -18,7 +18,7 @@
 //! Left out  point-to-multipoint, priorities between circuits, ABR; policing does not know frames.
 
 use crate::atm::cell::{HeaderReceiver, Received, TimedCell, hec_of, is_end, is_management};
-use crate::atm::counters::SwitchCounters;
+use crate::atm::counters::{RouteCounters, SwitchCounters};
 use crate::atm::gcra::{Contract, Meter};
 use crate::atm::scheduler::{Scheduler, Supply};
 use crate::atm::slots::Interval;
@@ -213,6 +213,7 @@ impl Switch {
             out_port: route.out_port,
             rewrite,
             police,
+            counters: RouteCounters::default(),
         };
         if number == self.entries.len() {
             self.entries.push(Some(entry));
@@ -299,6 +300,19 @@ impl Switch {
         self.delay
     }
 
+    /// What happened so far to the cells of an entry, by the name under which they come in; nothing if there is no such entry.
+    pub fn route_counters(&mut self, in_port: usize, in_name: Name) -> Option<RouteCounters> {
+        let port = self.ports.get_mut(in_port)?;
+        let key = in_name.key(port.config.interface);
+        let number = port.names_mut(in_name).get(key)?;
+        Some(self.entries[number as usize].as_ref().expect("a name leads to an entry").counters)
+    }
+
+    /// Cells that came in at a port and that no entry of the table leads anywhere.
+    pub fn unrouted(&self, port: usize) -> u64 {
+        self.ports[port].unrouted
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> &SwitchCounters {
         &self.counters
@@ -320,16 +334,23 @@ impl Switch {
         };
         let Some(number) = input.look_up(word) else {
             let idle = is_physical(word) || is_unassigned(input.config.interface, word);
-            *(if idle { &mut self.counters.cells_idle } else { &mut self.counters.cells_unrouted }) += 1;
+            if idle {
+                self.counters.cells_idle += 1;
+            } else {
+                self.counters.cells_unrouted += 1;
+                input.unrouted += 1;
+            }
             return;
         };
         let entry = self.entries[number as usize].as_mut().expect("a name leads to an entry");
+        entry.counters.cells_in += 1;
         let Some(word) = entry.police(word, cell.at, &mut self.counters) else { return };
         let word = word & entry.rewrite.keep | entry.rewrite.put;
         let output = &mut self.ports[entry.out_port];
         let moment = cell.at + self.delay;
         self.counters.cells_out += output.advance(moment);
-        output.queue(number, TimedCell { at: moment, header: word, ..*cell }, &mut self.counters);
+        let entry = &mut entry.counters;
+        output.queue(number, TimedCell { at: moment, header: word, ..*cell }, entry, &mut self.counters);
     }
 }
 
@@ -346,6 +367,7 @@ struct Entry {
     out_port: usize,
     rewrite: Rewrite,
     police: Option<(Meter, Penalty)>,
+    counters: RouteCounters,
 }
 
 impl Entry {
@@ -357,9 +379,11 @@ impl Entry {
             Some(word)
         } else if *penalty == Penalty::Tag && word & 1 == 0 {
             counters.cells_tagged += 1;
+            self.counters.cells_tagged += 1;
             Some(word | 1)
         } else {
             counters.cells_policed += 1;
+            self.counters.cells_policed += 1;
             None
         }
     }
@@ -373,6 +397,8 @@ struct Port {
     scheduler: Scheduler<Queue>,
     /// Cells in all queues of the outgoing line.
     waiting: usize,
+    /// Cells that came in here and that no entry leads anywhere.
+    unrouted: u64,
     /// Cells whose slots have been committed and that nobody has asked for yet.
     departed: Vec<TimedCell>,
 }
@@ -389,6 +415,7 @@ impl Port {
             paths: Names::new(),
             scheduler: Scheduler::new(config.cell_time),
             waiting: 0,
+            unrouted: 0,
             departed: Vec::new(),
         }
     }
@@ -418,11 +445,20 @@ impl Port {
 
     /// Queues a cell, whose header is as it will leave, or drops it.
     #[inline]
-    fn queue(&mut self, number: u32, mut cell: TimedCell, counters: &mut SwitchCounters) {
+    fn queue(
+        &mut self,
+        number: u32,
+        mut cell: TimedCell,
+        entry: &mut RouteCounters,
+        counters: &mut SwitchCounters,
+    ) {
         let queue = self.scheduler.supply_mut(number).expect("an entry has a queue");
         if let Err(dropped) = queue.judge(cell.header, self.waiting, &self.config) {
+            entry.cells_dropped += 1;
             return dropped.count(counters);
         }
+        entry.cells_queued += 1;
+        entry.frames += u64::from(is_end(cell.header) && !is_management(cell.header));
         if self.waiting >= self.config.mark_cells_min && !is_management(cell.header) {
             counters.cells_marked += 1;
             cell.header |= u32::from(PTI_CONGESTED) << 1;

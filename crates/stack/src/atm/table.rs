@@ -39,6 +39,11 @@ impl Names {
         self.all.contains_key(&name)
     }
 
+    /// The number under a name, for those who ask seldom.
+    pub(crate) fn get(&self, name: u32) -> Option<u32> {
+        self.all.get(&name).copied()
+    }
+
     /// Puts a number under a name; the number that was there before.
     pub(crate) fn insert(&mut self, name: u32, number: u32) -> Option<u32> {
         self.recent = [(NO_NAME, 0); RECENT];

@@ -6,7 +6,7 @@
 //!           ([`Link::on_discovery`]), its checksum right.
 //! Settle    [`Link::settle`] lets time pass and hands out what is due: frames, packets that can leave, packets whose
 //!           neighbour is not there, and what IP is to know about addresses, routes, groups ([`Due`]).
-//! Files     `cache` who is where; `arp`; `discovery` questions and answers of IPv6; `autoconf` addresses and routers;
+//! Files     `bridge` a bridge's stations, for who has none of the above; `cache` who is where; `arp`; `discovery` questions and answers of IPv6; `autoconf` addresses and routers;
 //!           `opaque` interface identifiers.
 //! Limits    every table has a bound in its configuration.
 //! Left out  VLAN tags, MLD reports (groups are listened to, not reported), DHCP, sending redirects or router
@@ -14,11 +14,13 @@
 
 mod arp;
 mod autoconf;
+mod bridge;
 mod cache;
 mod discovery;
 mod opaque;
 
 pub use autoconf::{AutoconfConfig, Identifier};
+pub use bridge::{Bridge, Forward, STATION_TIMEOUT, STATIONS_MAX};
 pub use cache::Reach;
 
 use crate::ip::Prefix;

@@ -1,0 +1,94 @@
+//! `kiban atm bridge`: Ethernet over one circuit, as a board of `kiban up` does it.
+
+use clap::Args;
+use kiban_service::control::Desk;
+use kiban_service::{Plan, Running};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Bridge an Ethernet link with a circuit (RFC 2684): a TAP device or an interface at one end, cells at the other.
+///
+/// Frames pass in both directions: with LLC/SNAP (PID 00-07, or 00-01 with --fcs; both are received), or with --vc-mux. It is a board
+/// of `kiban up` with a [[bridge]] of one circuit, so that kiban status, top, capture and down work with it; docs/atm-tools.md has bridges of
+/// several circuits. It runs in the foreground until ctrl-c or SIGTERM.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --host-address 10.5.0.1/24\n  kiban atm bridge packet:eth1 pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --pcr 10000\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 8.35 --vc-mux\n  kiban status bridge-tap0\n\nExit status: 0 when it was stopped, 1 when it could not begin."
+)]
+pub(crate) struct Bridge {
+    /// The link of Ethernet frames: tap:NAME, packet:INTERFACE and others of docs/links.md.
+    frames: String,
+    /// The link of cells: udp-cells:, tcp-cells:, pseudowire:, atmtcp:.
+    cells: String,
+    /// The circuit, as VPI.VCI.
+    circuit: String,
+    /// No LLC/SNAP: the circuit carries frames alone (RFC 2684 section 6.2).
+    #[arg(long)]
+    vc_mux: bool,
+    /// Send frames with their check sequence.
+    #[arg(long)]
+    fcs: bool,
+    /// This host's own address on a TAP device that is made, with its net.
+    #[arg(long, value_name = "ADDRESS/BITS")]
+    host_address: Option<String>,
+    /// The MTU of such a device.
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// Shape the circuit to so many cells a second.
+    #[arg(long, value_name = "CELLS")]
+    pcr: Option<f64>,
+    /// The name by which kiban status finds it [default: bridge- and the device].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl Bridge {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let text = self.config()?;
+        let plan = Plan::read(&text, "bridge").map_err(|mistake| {
+            // Lines are of a text that nobody wrote.
+            let kiban_service::config::Mistake { wrong, remedy, .. } = mistake;
+            format!("{wrong}: {remedy}")
+        })?;
+        crate::log::begin(false);
+        let mut running = Running::start(plan, Path::new("(command line)"))?;
+        let desk = Desk::open(&running.plan().name, None, running.orders())?;
+        tracing::info!(board = running.plan().name, "ready");
+        running.run();
+        drop(desk);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The configuration of such a board.
+    fn config(&self) -> Result<String, String> {
+        // A text of JSON is one of TOML.
+        let quote = |text: &str| serde_json::to_string(text).map_err(|error| error.to_string());
+        let device = self.frames.split([',', '?']).next().unwrap_or_default();
+        let device = device.rsplit(':').next().unwrap_or_default();
+        let name = self.name.clone().unwrap_or_else(|| format!("bridge-{device}"));
+        let encapsulation = if self.vc_mux { "vc-mux" } else { "llc" };
+        let mut text = format!(
+            "name = {}\n[[port]]\nname = \"atm\"\nlink = {}\n[[port.pvc]]\nvc = {}\nencapsulation = \"{encapsulation}\"\n",
+            quote(&name)?,
+            quote(&self.cells)?,
+            quote(&self.circuit)?
+        );
+        if let Some(pcr) = self.pcr {
+            text += &format!("pcr = {pcr:?}\n");
+        }
+        let circuit = format!("atm:{}", self.circuit);
+        text += &format!(
+            "[[bridge]]\nname = \"frames\"\nlink = {}\ncircuits = {}\nfcs = {}\n",
+            quote(&self.frames)?,
+            quote(&circuit)?,
+            self.fcs
+        );
+        if let Some(address) = &self.host_address {
+            text += &format!("host_address = {}\n", quote(address)?);
+        }
+        if let Some(mtu) = self.mtu {
+            text += &format!("mtu = {mtu}\n");
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,38 @@
+//! `kiban atm`: tools for ATM links of any kind: pings, a switch, a bridge.
+
+mod bridge;
+mod ping;
+mod switch;
+
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Ping circuits, switch cells between links, bridge Ethernet over a circuit.
+#[derive(Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Atm {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Ping(ping::Ping),
+    Bridge(bridge::Bridge),
+    Switch(switch::Switch),
+}
+
+impl Atm {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        match self.verb {
+            Verb::Ping(ping) => ping.run(),
+            Verb::Bridge(bridge) => bridge.run(),
+            Verb::Switch(switch) => switch.run(),
+        }
+    }
+}
+
+/// A value for machines that read a stream: JSON in one line.
+fn json_line(object: &impl serde::Serialize) -> Result<String, String> {
+    serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
+}

@@ -1,0 +1,241 @@
+//! `kiban atm ping`: OAM loopback cells, on a link of its own or from a board that runs.
+
+use super::json_line;
+use clap::Args;
+use kiban_ground::Instant;
+use kiban_real::atm::ping::{Event, Flow, Pinger};
+use kiban_real::link::{Address, AnyLink};
+use kiban_service::config::Length;
+use kiban_service::control::{Caller, Question, Reply};
+use kiban_service::signals::{self, Wish};
+use kiban_wire::atm::{Interface, Vc};
+use serde_json::json;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Ping a circuit or a path: OAM loopback cells (I.610), and how long each takes.
+///
+/// On a link of its own, which nobody else may have, or from a board that runs (--board). A circuit is named by VPI.VCI and pinged by F5
+/// cells, a path by its VPI and pinged by F4 cells. Whoever ends the circuit answers: boards of `kiban up` do, another `kiban atm
+/// ping` on the same circuit does, and with --segment the next point that ends a segment. Ctrl-c ends it, with the summary.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       the path 0, its first segment\n  kiban atm ping 0.100 --board lab --port atm                           from a board that runs\n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\n\nExit status: 0, or 1 when nothing came back."
+)]
+pub(crate) struct Ping {
+    /// The link's address (docs/links.md), left out with --board, and the circuit as VPI.VCI or the path as VPI.
+    #[arg(required = true, num_args = 1..=2, value_name = "LINK CIRCUIT")]
+    words: Vec<String>,
+    /// So many; until ctrl-c if it is not said.
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Between two of them.
+    #[arg(long, short, value_name = "TIME", default_value = "1s")]
+    interval: Length,
+    /// How long the last may take.
+    #[arg(long, short, value_name = "TIME", default_value = "5s")]
+    timeout: Length,
+    /// Ping the segment, not from end to end.
+    #[arg(long)]
+    segment: bool,
+    /// The link is one between networks: paths of 12 bits.
+    #[arg(long, conflicts_with = "board")]
+    nni: bool,
+    /// Ping from a board that runs; its name, which is not needed where one runs.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", requires = "port")]
+    board: Option<String>,
+    /// The board's port.
+    #[arg(long, value_name = "NAME", requires = "board")]
+    port: Option<String>,
+    /// Print JSON, an object a line: each answer, then the summary.
+    #[arg(long)]
+    json: bool,
+    /// Print the summary alone.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+}
+
+/// What is said.
+struct Teller {
+    circuit: String,
+    json: bool,
+    quiet: bool,
+    /// Round trips, microseconds.
+    times: Vec<f64>,
+}
+
+impl Ping {
+    pub(crate) fn run(self) -> Result<ExitCode, String> {
+        let (link, circuit) = match (&self.words[..], &self.board) {
+            ([link, circuit], None) => (Some(link.as_str()), circuit.as_str()),
+            ([circuit], Some(_)) => (None, circuit.as_str()),
+            ([_], None) => {
+                return Err(
+                    "say both the link and the circuit, or --board and --port for one of a board".into()
+                );
+            }
+            _ => return Err("a board has links of its own: leave the link out, or --board".into()),
+        };
+        let flow = flow(circuit)?;
+        let teller =
+            Teller { circuit: circuit.to_owned(), json: self.json, quiet: self.quiet, times: Vec::new() };
+        match link {
+            Some(link) => self.over(link, flow, teller),
+            None => self.from_board(flow, teller),
+        }
+    }
+
+    fn over(&self, link: &str, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
+        let address: Address = link.parse().map_err(|error| format!("{error}"))?;
+        let AnyLink::Cells(opened) = address.open().map_err(|error| format!("{link}: {error}"))? else {
+            return Err(format!("{link} carries no cells: ping needs udp-cells:, tcp-cells: or pseudowire:"));
+        };
+        let interface = if self.nni { Interface::Nni } else { Interface::Uni };
+        let vpi = match flow {
+            Flow::Circuit(vc) => vc.vpi,
+            Flow::Path(vpi) => vpi,
+        };
+        if vpi > 255 && !self.nni {
+            return Err(format!("path {vpi} does not fit a user's headers: VPIs up to 255, or --nni"));
+        }
+        let say = |error: std::io::Error| format!("{link}: {error}");
+        let mut pinger = Pinger::new(opened, flow, self.segment, interface).map_err(say)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stops, waker) = (stop.clone(), pinger.waker());
+        let told = move |wish| {
+            if wish == Wish::Stop {
+                stops.store(true, Ordering::Release);
+                waker.wake();
+            }
+        };
+        signals::hear(told).map_err(say)?;
+        teller.begin(&format!("over {link}"), flow, self.segment)?;
+        let (clock, mut waiting) = (pinger.clock(), pinger.waiting());
+        let mut next = clock.now();
+        let (mut came, mut refused) = (0, 0);
+        let most = self.count.unwrap_or(u64::MAX);
+        while !stop.load(Ordering::Acquire) {
+            let now = clock.now();
+            if pinger.sent() < most && now >= next {
+                pinger.send().map_err(say)?;
+                next = now + if pinger.sent() < most { self.interval.0 } else { self.timeout.0 };
+                let so_far = pinger.link_counters().refused;
+                if so_far > refused {
+                    refused = so_far;
+                    teller.tell(&format!("cell {}: the link did not take it", pinger.sent() - 1))?;
+                }
+            }
+            let end: Instant = next;
+            if came == most || pinger.sent() == most && clock.now() >= end {
+                break;
+            }
+            if let Event::Answer(answer) = pinger.wait(&mut waiting, end).map_err(say)? {
+                came += 1;
+                teller.answer(answer.sequence, answer.round_trip.as_secs_f64() * 1e6)?;
+            }
+        }
+        teller.end(pinger.sent(), pinger.answered())
+    }
+
+    /// A board keeps one ping of a circuit under way, for five seconds.
+    fn from_board(&self, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
+        let Flow::Circuit(vc) = flow else {
+            return Err("a board pings its circuits: write VPI.VCI".into());
+        };
+        let name = self.board.as_deref().filter(|name| !name.is_empty());
+        let mut caller = Caller::call(name)?;
+        let (stop, bell) = std::sync::mpsc::channel();
+        let told = move |wish| {
+            if wish == Wish::Stop {
+                // Whoever listened has ended.
+                let _ = stop.send(());
+            }
+        };
+        signals::hear(told).map_err(|error| error.to_string())?;
+        let port = self.port.clone().unwrap_or_default();
+        teller.begin(&format!("from board {}, port {port}", caller.name()), flow, self.segment)?;
+        let clock = kiban_real::Clock::new();
+        let mut sent = 0;
+        while self.count.is_none_or(|count| sent < count) {
+            let at = clock.now();
+            let question =
+                Question::Loopback { port: port.clone(), vc: vc.to_string(), segment: self.segment };
+            match caller.ask(&question)? {
+                Reply::Loopback(time) => {
+                    if let Some(time) = time {
+                        teller.answer(sent, time)?;
+                    }
+                }
+                Reply::Refused(why) => return Err(why),
+                _ => return Err("the board told what was not asked".into()),
+            }
+            sent += 1;
+            let is_last = self.count == Some(sent);
+            let left = (at + self.interval.0).since(clock.now());
+            let pause = if is_last { Duration::ZERO } else { left };
+            if bell.recv_timeout(pause).is_ok() {
+                break;
+            }
+        }
+        teller.end(sent, 0)
+    }
+}
+
+/// `0.100`, or `5`.
+fn flow(text: &str) -> Result<Flow, String> {
+    match text.parse::<Vc>() {
+        Ok(vc) => Ok(Flow::Circuit(vc)),
+        Err(error) => match text.parse() {
+            Ok(vpi) if vpi <= Vc::VPI_MAX => Ok(Flow::Path(vpi)),
+            _ => Err(format!("'{text}' is neither circuit nor path: {error}; a path as its VPI")),
+        },
+    }
+}
+
+impl Teller {
+    fn begin(&self, way: &str, flow: Flow, segment: bool) -> Result<(), String> {
+        let level = if matches!(flow, Flow::Path(_)) { "F4" } else { "F5" };
+        let reach = if segment { "its segment" } else { "end to end" };
+        self.tell(&format!("pinging {} {way} ({level}, {reach})", self.circuit))
+    }
+
+    /// A line for people who want all of them.
+    fn tell(&self, line: &str) -> Result<(), String> {
+        if self.json || self.quiet { Ok(()) } else { crate::print(&format!("{line}\n")) }
+    }
+
+    fn answer(&mut self, sequence: u64, time_us: f64) -> Result<(), String> {
+        self.times.push(time_us);
+        if self.json {
+            return crate::print(&json_line(&json!({ "sequence": sequence, "round_trip_us": time_us }))?);
+        }
+        self.tell(&format!("{}: sequence {sequence}, {:.3} ms", self.circuit, time_us / 1e3))
+    }
+
+    fn end(&self, sent: u64, answered: u64) -> Result<ExitCode, String> {
+        let came = self.times.len() as u64;
+        let loss = 100.0 * sent.saturating_sub(came) as f64 / sent.max(1) as f64;
+        let least = self.times.iter().copied().reduce(f64::min);
+        let most = self.times.iter().copied().reduce(f64::max);
+        let mean = (came > 0).then(|| self.times.iter().sum::<f64>() / came as f64);
+        if self.json {
+            let times = json!({ "min": least, "avg": mean, "max": most });
+            let summary = json!({
+                "circuit": self.circuit, "sent": sent, "received": came, "loss_percent": loss, "answered": answered,
+                "round_trip_us": times,
+            });
+            crate::print(&json_line(&json!({ "summary": summary }))?)?;
+        } else {
+            let mut text = format!("{}: {sent} sent, {came} came back, {loss:.0} % lost\n", self.circuit);
+            if let (Some(least), Some(mean), Some(most)) = (least, mean, most) {
+                let ms = |us: f64| us / 1e3;
+                text +=
+                    &format!("round trip min/avg/max {:.3}/{:.3}/{:.3} ms\n", ms(least), ms(mean), ms(most));
+            }
+            crate::print(&text)?;
+        }
+        Ok(if came > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

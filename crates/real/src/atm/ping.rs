@@ -1,0 +1,256 @@
+//! ATM pings over a link: OAM loopback cells of a circuit or a path, and how long each was away (I.610 §10.2.3).
+//!
+//! Asks      F5 of a circuit (payload types 4 and 5), F4 of a path (VCIs 3 and 4); of the segment, or from end to end.
+//! Knows     its own cells by their correlation tags, which are drawn by chance; each counts once, however late.
+//! Answers   who asks on the same flow, so that two pings may stand at the two ends of a line.
+//! Limits    [`UNDER_WAY_MAX`] pings under way: the oldest is forgotten.
+//! Left out  loopback at a point that is named by its location.
+
+use crate::clock::Clock;
+use crate::doors::{Doors, Waker};
+use crate::link::{Lent, Link, LinkCounters};
+use crate::measure::pause::secret;
+use crate::wait::Waiting;
+use kiban_ground::{Blocks, Chance, Instant, Memory, Pool, Wait};
+use kiban_stack::atm::{HeaderReceiver, Received, TimedCell};
+use kiban_wire::atm::{
+    CELL_PAYLOAD_BYTES, Header, Interface, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT, VCI_F4_END_TO_END,
+    VCI_F4_SEGMENT, Vc,
+};
+use kiban_wire::oam::{self, LOCATION_END, Payload};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pings that may be under way.
+pub const UNDER_WAY_MAX: usize = 4096;
+
+/// What is pinged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// A circuit: F5.
+    Circuit(Vc),
+    /// A path: F4.
+    Path(u16),
+}
+
+impl Flow {
+    /// The header of its cells.
+    fn header(self, segment: bool) -> Header {
+        let (vc, pti) = match (self, segment) {
+            (Flow::Circuit(vc), true) => (vc, PTI_OAM_SEGMENT),
+            (Flow::Circuit(vc), false) => (vc, PTI_OAM_END_TO_END),
+            (Flow::Path(vpi), true) => (Vc::new(vpi, VCI_F4_SEGMENT), 0),
+            (Flow::Path(vpi), false) => (Vc::new(vpi, VCI_F4_END_TO_END), 0),
+        };
+        Header { gfc: 0, vc, pti, clp: false }
+    }
+}
+
+/// A ping that came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Which, from 0.
+    pub sequence: u64,
+    /// How long it was away.
+    pub round_trip: Duration,
+}
+
+/// What a wait ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A ping came back.
+    Answer(Answer),
+    /// Somebody woke it.
+    Woken,
+    /// The moment has come.
+    Time,
+}
+
+/// Who pings.
+pub struct Pinger {
+    link: Box<dyn Link<TimedCell>>,
+    /// The header word of its requests, and those of requests that it answers.
+    word: u32,
+    words: [u32; 2],
+    interface: Interface,
+    receiver: HeaderReceiver,
+    memory: Memory,
+    chance: Chance,
+    clock: Clock,
+    doors: Arc<Doors>,
+    /// Tag, sequence, moment; the oldest first.
+    under_way: VecDeque<(u32, u64, Instant)>,
+    inward: VecDeque<TimedCell>,
+    outward: VecDeque<TimedCell>,
+    came: VecDeque<Answer>,
+    next: u64,
+    answered: u64,
+}
+
+impl Pinger {
+    /// Pings a flow over a link, whose header words are those of `interface`.
+    ///
+    /// # Errors
+    /// The system has no files or no chance to lend.
+    pub fn new(
+        link: Box<dyn Link<TimedCell>>,
+        flow: Flow,
+        segment: bool,
+        interface: Interface,
+    ) -> io::Result<Pinger> {
+        let doors = Doors::new()?;
+        doors.watch_link(0, link.file());
+        let clock = Clock::new();
+        Ok(Pinger {
+            link,
+            word: flow.header(segment).to_word(interface),
+            words: [true, false].map(|segment| flow.header(segment).to_word(interface)),
+            interface,
+            receiver: HeaderReceiver::default(),
+            // Links of frames want some, though no frame is for us.
+            memory: Memory {
+                transmit: Pool::new(1, 4096),
+                receive: Pool::new(64, 4096),
+                blocks: Blocks::new(64),
+            },
+            chance: Chance::from_seed(u64::from_ne_bytes(secret()?)),
+            clock,
+            doors,
+            under_way: VecDeque::new(),
+            inward: VecDeque::new(),
+            outward: VecDeque::new(),
+            came: VecDeque::new(),
+            next: 0,
+            answered: 0,
+        })
+    }
+
+    /// The clock of its moments.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// A waiting place for it.
+    pub fn waiting(&self) -> Waiting {
+        Waiting::new(Wait::Interrupt, self.clock)
+    }
+
+    /// Wakes it from another thread.
+    pub fn waker(&self) -> Waker {
+        Doors::waker(&self.doors)
+    }
+
+    /// Pings sent so far.
+    pub fn sent(&self) -> u64 {
+        self.next
+    }
+
+    /// Requests of others that it answered.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// What has happened on the link.
+    pub fn link_counters(&self) -> LinkCounters {
+        self.link.counters()
+    }
+
+    /// Sends a ping.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub fn send(&mut self) -> io::Result<()> {
+        let tag = loop {
+            let tag = self.chance.draw() as u32;
+            if !self.under_way.iter().any(|ping| ping.0 == tag) {
+                break tag;
+            }
+        };
+        if self.under_way.len() == UNDER_WAY_MAX {
+            self.under_way.pop_front();
+        }
+        self.queue(self.word, oam::Loopback::request(tag));
+        // The moment before it leaves: what the link takes counts.
+        self.under_way.push_back((tag, self.next, self.clock.now()));
+        self.next += 1;
+        self.push()
+    }
+
+    /// Waits until a ping comes back, a moment comes, or somebody wakes it.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub fn wait(&mut self, waiting: &mut Waiting, until: Instant) -> io::Result<Event> {
+        let doors = self.doors.clone();
+        loop {
+            self.pull()?;
+            if let Some(answer) = self.came.pop_front() {
+                return Ok(Event::Answer(answer));
+            }
+            if doors.take_woken() {
+                return Ok(Event::Woken);
+            }
+            if self.clock.now() >= until {
+                return Ok(Event::Time);
+            }
+            let deadline = self.link.deadline().min(until);
+            let look = || match self.pull() {
+                Ok(()) if self.came.is_empty() && !doors.is_woken() => None,
+                result => Some(result),
+            };
+            waiting.wait(&*doors, &*doors, deadline, look).unwrap_or(Ok(()))?;
+        }
+    }
+
+    fn queue(&mut self, word: u32, loopback: oam::Loopback) {
+        let mut payload = [0; CELL_PAYLOAD_BYTES];
+        Payload::Loopback(loopback).write(&mut payload);
+        self.outward.push_back(TimedCell::new(self.clock.now(), word, payload));
+    }
+
+    fn push(&mut self) -> io::Result<()> {
+        let lent = &mut Lent { now: self.clock.now(), memory: &mut self.memory };
+        let sent = self.link.send(&mut self.outward, lent);
+        // A line does not wait.
+        self.outward.clear();
+        sent
+    }
+
+    fn pull(&mut self) -> io::Result<()> {
+        let now = self.clock.now();
+        let lent = &mut Lent { now, memory: &mut self.memory };
+        let received = self.link.receive(lent, &mut self.inward);
+        while let Some(cell) = self.inward.pop_front() {
+            let word = match self.receiver.receive(&cell) {
+                Received::Intact => cell.header,
+                Received::Corrected(word) => word,
+                Received::Bad => continue,
+            };
+            let header = Header { gfc: 0, clp: false, ..Header::from_word(self.interface, word) };
+            let word = header.to_word(self.interface);
+            if !self.words.contains(&word) {
+                continue;
+            }
+            let Ok((Payload::Loopback(loopback), _)) = Payload::read(&cell.payload) else { continue };
+            if !loopback.to_be_looped && word == self.word {
+                self.on_answer(loopback.correlation_tag, now);
+            } else if loopback.to_be_looped && loopback.location == LOCATION_END {
+                self.answered += 1;
+                self.queue(word, loopback.answer());
+            }
+        }
+        if !self.outward.is_empty() {
+            self.push()?;
+        }
+        received
+    }
+
+    fn on_answer(&mut self, tag: u32, now: Instant) {
+        if let Some(place) = self.under_way.iter().position(|ping| ping.0 == tag) {
+            let (_, sequence, at) = self.under_way.remove(place).expect("it was found there");
+            self.came.push_back(Answer { sequence, round_trip: now.since(at) });
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The plan of an ATM switch: links and entries of its table, from TOML or from words of the command line.
+//!
+//! ```text
+//! NAME=ADDRESS                           a link
+//! a:0.100=b:1.200,pcr=10000,police=tag   an entry, both ways: circuit 0.100 of link a is circuit 1.200 of link b
+//! a:5=b:7,one-way                        a whole path, in this direction alone
+//! ```
+
+use super::Carries;
+use super::judge::{NAME_BYTES_MAX, Rates, is_name};
+use super::mistake::{Mistake, hint};
+use super::units::{Length, Rate, Word};
+use crate::link;
+use kiban_stack::atm::{Contract, Name, OC3C_BITS_PER_SECOND, Penalty};
+use kiban_wire::atm::{Interface, VCI_USER_FIRST, Vc};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Bounds of what may be asked for.
+const LINKS_MAX: usize = 256;
+const ROUTES_MAX: usize = 16_384;
+/// What a burst that is read at once, and a process that is not always on, need of a tolerance.
+const TOLERANCE: Duration = Duration::from_millis(2);
+/// Cells that may wait: at a link, and of an entry.
+const PORT_CELLS: usize = 16_384;
+const ROUTE_CELLS: usize = 8192;
+
+/// What is to be switched.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name.
+    pub name: String,
+    /// Links, of cells.
+    pub links: Vec<LinkPlan>,
+    /// Entries of the table, each in one direction.
+    pub routes: Vec<RoutePlan>,
+}
+
+/// A link.
+#[derive(Clone, Debug)]
+pub struct LinkPlan {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub link: String,
+    /// What its header words look like.
+    pub interface: Interface,
+    /// What its line has for cells, bit/s.
+    pub bits_per_second: u64,
+    /// Cells that may wait for it.
+    pub cells_max: usize,
+    /// Whether segments of circuits and paths end here.
+    pub ends_segment: bool,
+    /// Whether the switch begins without it.
+    pub retry: bool,
+}
+
+/// Where cells come in or leave: which link, under which name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The number of the link.
+    pub link: usize,
+    /// The circuit or path.
+    pub name: Name,
+}
+
+/// An entry of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct RoutePlan {
+    /// Where its cells come in.
+    pub from: Place,
+    /// Where they leave.
+    pub to: Place,
+    /// Cells that may wait.
+    pub cells_max: usize,
+    /// What is done to cells that break the contract.
+    pub police: Option<(Contract, Penalty)>,
+    /// What leaves is shaped to.
+    pub shape: Option<Contract>,
+    /// Whether frames are dropped whole.
+    pub frame_discard: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    name: Option<Word>,
+    #[serde(default, rename = "link")]
+    links: Vec<Link>,
+    #[serde(default, rename = "route")]
+    routes: Vec<Route>,
+}
+
+/// A link as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Link {
+    name: Word,
+    link: Word,
+    interface: Option<Word>,
+    rate: Option<Word>,
+    queue: Option<usize>,
+    #[serde(default)]
+    segment_end: bool,
+    #[serde(default)]
+    retry: bool,
+}
+
+/// An entry as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Route {
+    from: Word,
+    to: Word,
+    #[serde(default = "yes")]
+    both: bool,
+    pcr: Option<f64>,
+    scr: Option<f64>,
+    mbs: Option<u32>,
+    cdvt: Option<Word>,
+    police: Option<Word>,
+    queue: Option<usize>,
+    #[serde(default)]
+    frame_discard: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How links of the command line are to be.
+#[derive(Clone, Debug, Default)]
+pub struct LinkWords {
+    /// Headers have paths of 12 bits.
+    pub nni: bool,
+    /// What a line has for cells, as `149.76Mbit`.
+    pub rate: Option<String>,
+    /// Links at which segments end.
+    pub segment_ends: Vec<String>,
+    /// Whether the switch begins without links that are not there.
+    pub retry: bool,
+}
+
+impl Plan {
+    /// Reads a plan; `name` is the switch's where the text gives none.
+    ///
+    /// # Errors
+    /// [`Mistake`]: the first that was found.
+    pub fn read(text: &str, name: &str) -> Result<Plan, Mistake> {
+        let tables: Tables = toml::from_str(text).map_err(|error| Mistake::of_toml(text, &error))?;
+        let name = match &tables.name {
+            Some(said) if is_name(said) => said.value.clone(),
+            Some(said) => return Err(no_name(text, said)),
+            None if is_name(name) => name.to_owned(),
+            None => "switch".to_owned(),
+        };
+        let mut plan = Plan { name, links: Vec::new(), routes: Vec::new() };
+        tables.links.iter().try_for_each(|link| plan.add_link(text, link))?;
+        tables.routes.iter().try_for_each(|route| plan.add_route(text, route))?;
+        plan.judge().map_err(|(wrong, remedy)| Mistake { line: 0, key: String::new(), wrong, remedy })?;
+        Ok(plan)
+    }
+
+    /// The plan of words of the command line.
+    ///
+    /// # Errors
+    /// What is wrong, with the word.
+    pub fn of_words(links: &[String], routes: &[String], how: &LinkWords) -> Result<Plan, String> {
+        let mut plan = Plan { name: "switch".into(), links: Vec::new(), routes: Vec::new() };
+        for word in links {
+            let say = |what: &str| format!("--link '{word}': {what}");
+            let (name, address) = word
+                .split_once('=')
+                .ok_or_else(|| say("write NAME=ADDRESS, such as a=udp-cells:0.0.0.0:7000-192.0.2.1:7000"))?;
+            let link = Link {
+                name: Word::plain(name),
+                link: Word::plain(address),
+                interface: how.nni.then(|| Word::plain("nni")),
+                rate: how.rate.as_deref().map(Word::plain),
+                queue: None,
+                segment_end: how.segment_ends.iter().any(|end| end == name),
+                retry: how.retry,
+            };
+            plan.add_link("", &link).map_err(|mistake| say(&plainly(mistake)))?;
+        }
+        if let Some(unknown) = how.segment_ends.iter().find(|end| plan.link(end).is_none()) {
+            return Err(format!("--segment-end '{unknown}': {}", plan.no_link()));
+        }
+        for word in routes {
+            let say = |what: &str| format!("--route '{word}': {what}");
+            let route = route_of(word).map_err(|what| say(&what))?;
+            plan.add_route("", &route).map_err(|mistake| say(&plainly(mistake)))?;
+        }
+        plan.judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
+        Ok(plan)
+    }
+
+    fn judge(&self) -> Result<(), (String, String)> {
+        let wrong = |wrong: &str, remedy: &str| Err((wrong.to_owned(), remedy.to_owned()));
+        if self.links.is_empty() {
+            return wrong("there is no link", "a switch has two or more, each with a name and an address");
+        }
+        if self.routes.is_empty() {
+            return wrong("there is no route", "say which circuit leads where, such as a:0.100 to b:1.200");
+        }
+        if self.links.len() > LINKS_MAX || self.routes.len() > ROUTES_MAX {
+            return wrong("the switch is too large", "it has 256 links and 16384 routes at most");
+        }
+        Ok(())
+    }
+
+    fn link(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
+    }
+
+    fn no_link(&self) -> String {
+        let names: Vec<&str> = self.links.iter().map(|link| link.name.as_str()).collect();
+        format!("there is no such link; there are {}", names.join(", "))
+    }
+
+    fn add_link(&mut self, text: &str, said: &Link) -> Result<(), Mistake> {
+        let at = |word: &Word, wrong: String, remedy: &str| Mistake::at(text, word.at, wrong, remedy);
+        if !is_name(&said.name) {
+            return Err(no_name(text, &said.name));
+        }
+        if self.link(&said.name).is_some() {
+            let wrong = format!("there are two links `{}`", said.name.value);
+            return Err(at(&said.name, wrong, "names are given once"));
+        }
+        let carries = link::carries(&said.link)
+            .map_err(|remedy| at(&said.link, format!("`{}` is no link", said.link.value), &remedy))?;
+        if carries != Carries::Cells {
+            let remedy = "a switch has links of cells: udp-cells:, tcp-cells:, pseudowire:, atmtcp:";
+            return Err(at(&said.link, format!("it carries {carries}"), remedy));
+        }
+        let interface = match said.interface.as_ref().map(|word| (word, word.value.as_str())) {
+            None | Some((_, "uni")) => Interface::Uni,
+            Some((_, "nni")) => Interface::Nni,
+            Some((word, other)) => {
+                return Err(at(word, format!("`{other}` is not known here"), &hint(other, &["uni", "nni"])));
+            }
+        };
+        let bits_per_second = match &said.rate {
+            None => OC3C_BITS_PER_SECOND,
+            Some(word) => {
+                let rate = word.read::<Rate>();
+                rate.map_err(|remedy| at(word, format!("`{}` cannot be read", word.value), remedy))?.0
+            }
+        };
+        self.links.push(LinkPlan {
+            name: said.name.value.clone(),
+            link: said.link.value.clone(),
+            interface,
+            bits_per_second,
+            cells_max: said.queue.unwrap_or(PORT_CELLS).clamp(1, 1 << 22),
+            ends_segment: said.segment_end,
+            retry: said.retry,
+        });
+        Ok(())
+    }
+
+    fn add_route(&mut self, text: &str, said: &Route) -> Result<(), Mistake> {
+        let at = |word: &Word, wrong: String, remedy: &str| Mistake::at(text, word.at, wrong, remedy);
+        let place = |word: &Word| {
+            self.place(word).map_err(|remedy| at(word, format!("`{}` is no place", word.value), &remedy))
+        };
+        let (from, to) = (place(&said.from)?, place(&said.to)?);
+        let missing = |wrong: String, remedy: String| Mistake {
+            key: String::new(),
+            ..Mistake::at(text, said.from.at, wrong, remedy)
+        };
+        if std::mem::discriminant(&from.name) != std::mem::discriminant(&to.name) {
+            let wrong = "a circuit becomes a circuit, a path a path".to_owned();
+            return Err(missing(wrong, "write a:0.100 and b:1.200, or a:5 and b:7".into()));
+        }
+        if said.frame_discard && matches!(from.name, Name::Path(_)) {
+            let wrong = "a path interleaves frames of many circuits".to_owned();
+            return Err(missing(wrong, "leave frame_discard out".into()));
+        }
+        let tolerance = match &said.cdvt {
+            None => None,
+            Some(word) => {
+                let time = word.read::<Length>();
+                Some(time.map_err(|remedy| at(word, format!("`{}` cannot be read", word.value), remedy))?.0)
+            }
+        };
+        let rates = Rates { pcr: said.pcr, scr: said.scr, mbs: said.mbs };
+        let whose = format!("route {} to {}", said.from.value, said.to.value);
+        let line = self.links[from.link].bits_per_second.max(self.links[to.link].bits_per_second);
+        let contract = rates
+            .contract(&whose, line, tolerance, TOLERANCE)
+            .map_err(|(wrong, remedy)| missing(wrong, remedy))?;
+        let (mut police, mut shape) = (None, None);
+        match (contract, said.police.as_ref().map(|word| (word, word.value.as_str()))) {
+            (None, None) => {}
+            (Some(contract), None | Some((_, "drop"))) => police = Some((contract, Penalty::Drop)),
+            (Some(contract), Some((_, "tag"))) => police = Some((contract, Penalty::Tag)),
+            (Some(contract), Some((_, "shape"))) => shape = Some(contract),
+            (Some(_), Some((word, other))) => {
+                let known = hint(other, &["drop", "tag", "shape"]);
+                return Err(at(word, format!("`{other}` is not known here"), &known));
+            }
+            (None, Some((word, _))) => {
+                let wrong = "there is no contract that could be broken".to_owned();
+                return Err(at(word, wrong, "say pcr, cells in a second"));
+            }
+        }
+        let cells_max = said.queue.unwrap_or(ROUTE_CELLS).clamp(1, 1 << 22);
+        let there = RoutePlan { from, to, cells_max, police, shape, frame_discard: said.frame_discard };
+        let back = RoutePlan { from: to, to: from, ..there };
+        for route in [Some(there), said.both.then_some(back)].into_iter().flatten() {
+            if self.routes.iter().any(|other| other.from == route.from) {
+                let wrong = format!("{} leads somewhere already", self.word(route.from));
+                return Err(missing(wrong, "each circuit that comes in has one route".into()));
+            }
+            self.routes.push(route);
+        }
+        Ok(())
+    }
+
+    /// `a:0.100` or `a:5`.
+    fn place(&self, word: &str) -> Result<Place, String> {
+        const SAY: &str = "write LINK:VPI.VCI, such as a:0.100, or LINK:VPI for a whole path";
+        let (link, name) = word.rsplit_once(':').ok_or(SAY)?;
+        let link = self.link(link).ok_or_else(|| self.no_link())?;
+        let vpi_max = if self.links[link].interface == Interface::Uni { 255 } else { Vc::VPI_MAX };
+        let name = match name.parse::<Vc>() {
+            Ok(vc) if vc.vci < VCI_USER_FIRST => {
+                return Err(format!("VCIs from {VCI_USER_FIRST} are for users (I.361)"));
+            }
+            Ok(vc) => Name::Circuit(vc),
+            Err(_) => Name::Path(name.parse().map_err(|_| SAY)?),
+        };
+        let (Name::Circuit(Vc { vpi, .. }) | Name::Path(vpi)) = name;
+        if vpi > vpi_max {
+            return Err(format!("VPIs up to {vpi_max} fit its headers (interface = \"nni\": 4095)"));
+        }
+        Ok(Place { link, name })
+    }
+
+    /// A place as it is written.
+    pub fn word(&self, place: Place) -> String {
+        let link = &self.links[place.link].name;
+        match place.name {
+            Name::Circuit(vc) => format!("{link}:{vc}"),
+            Name::Path(vpi) => format!("{link}:{vpi}"),
+        }
+    }
+}
+
+fn no_name(text: &str, word: &Word) -> Mistake {
+    let remedy = format!("1 to {NAME_BYTES_MAX} letters, digits, - and _");
+    Mistake::at(text, word.at, format!("`{}` is no name", word.value), remedy)
+}
+
+/// A mistake of a word, which has no line.
+fn plainly(mistake: Mistake) -> String {
+    Mistake { line: 0, key: String::new(), ..mistake }.to_string()
+}
+
+/// `a:0.100=b:1.200,pcr=10000,police=tag`
+fn route_of(word: &str) -> Result<Route, String> {
+    const OPTIONS: [&str; 8] = ["one-way", "pcr", "scr", "mbs", "cdvt", "police", "queue", "frame-discard"];
+    let mut parts = word.split(',');
+    let ends = parts.next().unwrap_or_default();
+    let (from, to) = ends.split_once('=').ok_or("write FROM=TO, such as a:0.100=b:1.200")?;
+    let mut route = Route {
+        from: Word::plain(from),
+        to: Word::plain(to),
+        both: true,
+        pcr: None,
+        scr: None,
+        mbs: None,
+        cdvt: None,
+        police: None,
+        queue: None,
+        frame_discard: false,
+    };
+    for part in parts {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let number = |most: f64| {
+            let number = value.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+            number.ok_or_else(|| format!("{key}={value}: a number is wanted"))
+        };
+        match key {
+            "one-way" => route.both = false,
+            "frame-discard" => route.frame_discard = true,
+            "pcr" => route.pcr = Some(number(1e9)?),
+            "scr" => route.scr = Some(number(1e9)?),
+            "mbs" => route.mbs = Some(number(1e9)? as u32),
+            "queue" => route.queue = Some(number(1e9)? as usize),
+            "cdvt" => route.cdvt = Some(Word::plain(value)),
+            "police" => route.police = Some(Word::plain(value)),
+            other => return Err(format!("there is no option `{other}`: {}", hint(other, &OPTIONS))),
+        }
+    }
+    Ok(route)
+}

@@ -1,0 +1,83 @@
+//! Pings of circuits that were asked for and have not come back yet: who waits for which.
+
+use crate::orders::Answer;
+use kiban_board::{Completion, Host, Program};
+use kiban_ground::Instant;
+use kiban_stack::atm::PING_TIMEOUT;
+use std::any::Any;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// One ping.
+struct Ping {
+    port: usize,
+    circuit: u32,
+    tag: u32,
+    /// When nobody waits any longer.
+    until: Instant,
+    sender: oneshot::Sender<Answer>,
+}
+
+/// The program that hears of them.
+#[derive(Default)]
+pub(crate) struct Loopbacks {
+    pings: Vec<Ping>,
+}
+
+impl Loopbacks {
+    /// Sends a ping; who asked is told by `sender`, at once if it cannot be sent.
+    pub(crate) fn ask(
+        &mut self,
+        (port, circuit): (usize, u32),
+        segment: bool,
+        sender: oneshot::Sender<Answer>,
+        host: &mut Host<'_>,
+        now: Instant,
+    ) {
+        let tag = match segment {
+            true => host.segment_loopback(port, circuit),
+            false => host.cell_loopback(port, circuit),
+        };
+        match tag {
+            Ok(tag) => self.pings.push(Ping { port, circuit, tag, until: now + PING_TIMEOUT, sender }),
+            Err(refused) => {
+                // Who asked may have gone.
+                let _ = sender.send(Answer::Refused(format!("the circuit cannot be pinged: {refused}")));
+            }
+        }
+    }
+
+    fn tell(&mut self, place: usize, time: Option<Duration>) {
+        let _ = self.pings.swap_remove(place).sender.send(Answer::Loopback(time));
+    }
+}
+
+impl Program for Loopbacks {
+    fn start(&mut self, _: &mut Host<'_>, _: Instant) {}
+
+    fn on_completion(&mut self, completion: Completion, _: &mut Host<'_>, _: Instant) {
+        let Completion::CellLoopback { port, circuit, tag, round_trip } = completion else { return };
+        let is_it = |ping: &Ping| (ping.port, ping.circuit, ping.tag) == (port, circuit, tag);
+        if let Some(place) = self.pings.iter().position(is_it) {
+            self.tell(place, Some(round_trip));
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.pings.iter().map(|ping| ping.until).min().unwrap_or(Instant::NEVER)
+    }
+
+    fn on_timeout(&mut self, _: &mut Host<'_>, now: Instant) {
+        while let Some(place) = self.pings.iter().position(|ping| ping.until <= now) {
+            self.tell(place, None);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.pings.is_empty()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,39 @@
+//! Signals for programs that run in the foreground: stop, and tell how it stands.
+
+use std::io;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// SIGINT, SIGTERM: stop.
+    Stop,
+    /// SIGUSR1: tell how it stands.
+    Report,
+}
+
+/// Hears signals from now on, on a thread of its own.
+///
+/// # Errors
+/// The system has no thread or no file for it.
+pub fn hear(told: impl Fn(Wish) + Send + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut report = signal(SignalKind::user_defined1())?;
+    drop(entered);
+    let work = move || {
+        runtime.block_on(async move {
+            loop {
+                told(tokio::select! {
+                    _ = interrupt.recv() => Wish::Stop,
+                    _ = terminate.recv() => Wish::Stop,
+                    _ = report.recv() => Wish::Report,
+                });
+            }
+        });
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(work)?;
+    Ok(())
+}

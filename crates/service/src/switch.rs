@@ -1,0 +1,264 @@
+//! An ATM switch that runs: its links, its table, what is told of it, its end.
+//!
+//! Links     one that is lost is told and opened again, after 1 s at first, then with growing pauses up to 30 s; cells for it are lost
+//!           meanwhile.
+//! Told      a [`Status`] at every period, when somebody asks, and at the end.
+
+pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
+
+use crate::signals::{self, Wish};
+use crate::standing::Standing;
+use crate::status::Counters;
+use kiban_ground::Instant;
+use kiban_real::atm::switch::SwitchDriver;
+use kiban_real::link::{Address, AnyLink};
+use kiban_real::{Clock, Waiting};
+use kiban_stack::atm::{Interval, Route, Switch, SwitchPort};
+use serde::Serialize;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How a switch is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Seconds since it began.
+    pub uptime_seconds: f64,
+    /// Links.
+    pub links: Vec<LinkStatus>,
+    /// Entries of the table.
+    pub routes: Vec<RouteStatus>,
+    /// What happened in the switch as a whole.
+    pub counters: Counters,
+}
+
+/// A link.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkStatus {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub link: String,
+    /// `up` or `down`.
+    pub state: &'static str,
+    /// Why it is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Times that it was lost.
+    pub losses: u64,
+    /// Cells that came in on circuits without an entry.
+    pub unknown: u64,
+    /// Segment loopbacks that were answered.
+    pub answered: u64,
+    /// Cells that wait for it.
+    pub waiting: u64,
+    /// What happened on it since it was opened.
+    pub counters: Counters,
+}
+
+/// An entry of the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteStatus {
+    /// Where its cells come in.
+    pub from: String,
+    /// Where they leave.
+    pub to: String,
+    /// What happened to them.
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+/// Reads a plan from a file.
+///
+/// # Errors
+/// The file cannot be read, or a mistake in it, with its line.
+pub fn read(file: &Path) -> Result<Plan, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))
+}
+
+/// What others wish.
+#[derive(Default)]
+struct Wishes {
+    stop: AtomicBool,
+    report: AtomicBool,
+}
+
+/// A switch that runs.
+pub struct RunningSwitch {
+    plan: Plan,
+    driver: SwitchDriver,
+    waiting: Waiting,
+    clock: Clock,
+    began: Instant,
+    standings: Vec<Standing>,
+    wishes: Arc<Wishes>,
+}
+
+impl RunningSwitch {
+    /// Builds the switch of a plan, opens its links, and hears signals from now on.
+    ///
+    /// # Errors
+    /// A link that is not there and need be, with what to do.
+    pub fn start(plan: Plan) -> Result<RunningSwitch, String> {
+        let clock = Clock::new();
+        let ports: Vec<SwitchPort> = plan
+            .links
+            .iter()
+            .map(|link| {
+                let cell_time = Interval::of_line(link.bits_per_second);
+                SwitchPort::plain(cell_time, link.interface, link.cells_max)
+            })
+            .collect();
+        let mut switch = Switch::new(&ports, Duration::ZERO);
+        for route in &plan.routes {
+            let RoutePlan { from, to, cells_max, police, shape, frame_discard } = *route;
+            let route = Route {
+                police,
+                shape,
+                frame_discard,
+                ..Route::plain(from.link, from.name, to.link, to.name, cells_max)
+            };
+            switch.add(route).map_err(|refused| format!("route {}: {refused}", plan.word(from)))?;
+        }
+        let sides: Vec<_> = plan.links.iter().map(|link| (link.interface, link.ends_segment)).collect();
+        let say = |error: io::Error| format!("the switch cannot be driven: {error}");
+        let mut driver = SwitchDriver::new(switch, &sides, clock).map_err(say)?;
+        let now = clock.now();
+        let mut standings = Vec::new();
+        for (port, link) in plan.links.iter().enumerate() {
+            let mut standing = Standing::new();
+            match open(link).and_then(|opened| driver.join(port, opened)) {
+                Ok(()) => standing.rise(now),
+                Err(error) if link.retry => standing.lose(&error, now),
+                Err(error) => return Err(format!("link {}: {error}", link.name)),
+            }
+            standings.push(standing);
+        }
+        let wishes = Arc::<Wishes>::default();
+        let (wished, waker) = (wishes.clone(), driver.waker());
+        let told = move |wish| {
+            let flag = if wish == Wish::Stop { &wished.stop } else { &wished.report };
+            flag.store(true, Ordering::Release);
+            waker.wake();
+        };
+        signals::hear(told).map_err(say)?;
+        let waiting = driver.waiting();
+        Ok(RunningSwitch { plan, driver, waiting, clock, began: now, standings, wishes })
+    }
+
+    /// What it does.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Switches until it is stopped; `tell` hears how it is, every so often and when that is wished.
+    ///
+    /// # Errors
+    /// Those of `tell`: nobody can be told any more.
+    pub fn run(
+        &mut self,
+        every: Option<Duration>,
+        mut tell: impl FnMut(&Status) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut next = every.map_or(Instant::NEVER, |every| self.clock.now() + every);
+        loop {
+            let links = self.standings.iter().map(|standing| standing.retry_at).min();
+            let until = next.min(links.unwrap_or(Instant::NEVER));
+            let RunningSwitch { driver, waiting, .. } = self;
+            driver.run(waiting, until);
+            let now = self.clock.now();
+            for (port, error) in self.driver.gone() {
+                let link = &self.plan.links[port];
+                tracing::warn!(name = link.name, link = link.link, %error, "link lost");
+                self.standings[port].lose(&error, now);
+            }
+            self.reopen(now);
+            let wished = self.wishes.report.swap(false, Ordering::AcqRel);
+            if self.wishes.stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if wished || now >= next {
+                tell(&self.status())?;
+            }
+            if let (Some(every), true) = (every, now >= next) {
+                next = now + every;
+            }
+        }
+    }
+
+    /// Opens lost links whose time has come.
+    fn reopen(&mut self, now: Instant) {
+        for (port, standing) in self.standings.iter_mut().enumerate() {
+            if !standing.is_due(now) {
+                continue;
+            }
+            let link = &self.plan.links[port];
+            match open(link).and_then(|opened| self.driver.join(port, opened)) {
+                Ok(()) => {
+                    tracing::info!(name = link.name, link = link.link, "link up");
+                    standing.rise(now);
+                }
+                Err(error) => standing.fail(&error, now),
+            }
+        }
+    }
+
+    /// How it is.
+    pub fn status(&mut self) -> Status {
+        let RunningSwitch { plan, driver, standings, .. } = self;
+        let named = |each: &dyn Fn(&mut dyn FnMut(&'static str, u64))| {
+            let mut counters = Counters::new();
+            each(&mut |name, value| {
+                counters.insert(name.into(), value);
+            });
+            counters
+        };
+        let links = plan.links.iter().zip(standings).enumerate().map(|(port, (link, standing))| {
+            let counters = driver.link_counters(port).unwrap_or_default();
+            LinkStatus {
+                name: link.name.clone(),
+                link: link.link.clone(),
+                state: if standing.is_up { "up" } else { "down" },
+                error: standing.error.clone(),
+                losses: standing.losses,
+                unknown: driver.switch().unrouted(port),
+                answered: driver.answered(port),
+                waiting: driver.switch().waiting(port) as u64,
+                counters: named(&|see| counters.each(see)),
+            }
+        });
+        let links = links.collect();
+        let routes = plan.routes.iter().map(|route| {
+            let counters = driver.switch().route_counters(route.from.link, route.from.name);
+            let counters = counters.unwrap_or_default();
+            RouteStatus {
+                from: plan.word(route.from),
+                to: plan.word(route.to),
+                counters: named(&|see| counters.each(see)),
+            }
+        });
+        let routes = routes.collect();
+        let all = *driver.switch().counters();
+        Status {
+            name: plan.name.clone(),
+            uptime_seconds: self.clock.now().since(self.began).as_secs_f64(),
+            links,
+            routes,
+            counters: named(&|see| all.each(see)),
+        }
+    }
+}
+
+fn open(link: &LinkPlan) -> io::Result<Box<dyn kiban_real::link::Link<kiban_stack::atm::TimedCell>>> {
+    let address: Address = link.link.parse().map_err(io::Error::other)?;
+    match address.open()? {
+        AnyLink::Cells(link) => Ok(link),
+        _ => Err(io::Error::other("it carries no cells")),
+    }
+}
