@@ -274,6 +274,8 @@ fn pairs() -> Vec<(&'static str, String, String, usize)> {
             65_507,
         ),
         ("interfaces", own("packet:lab0", "packet:lab1,offload=off"), 1514),
+        ("queues of interfaces", own("xdp:lab0", "xdp:lab1,queue=0"), 1514),
+        ("a queue and an interface", own("xdp:lab0", "packet:lab1,offload=off"), 1514),
         ("TAP devices on a bridge", own("tap:tap0", "tap:tap1,offload=off"), 1514),
         (
             "packets that take their time",
@@ -307,9 +309,14 @@ fn until_up(name: &str) {
     }
 }
 
+/// Whether a pair is the two ends of a veth pair.
+fn is_veth(one: &str) -> bool {
+    one.starts_with("packet:") || one.starts_with("xdp:")
+}
+
 /// Both ends of a pair, ready.
 fn open(one: &str, other: &str) -> (End, End) {
-    if one.starts_with("packet:") {
+    if is_veth(one) {
         ip("link add lab0 type veth peer name lab1");
         interface::set_up("lab0").expect("up");
         interface::set_up("lab1").expect("up");
@@ -331,7 +338,7 @@ fn open(one: &str, other: &str) -> (End, End) {
 
 fn close(one: &str, ends: (End, End)) {
     drop(ends);
-    if one.starts_with("packet:") {
+    if is_veth(one) {
         ip("link del lab0");
     }
     if one.starts_with("tap:") {
@@ -485,8 +492,10 @@ fn an_interface_goes_down_and_up_and_away() {
         return;
     }
     hush();
-    for (one, name) in [("packet:lab0", "lab0"), ("tap:tap0", "tap0"), ("tun:tun0", "tun0")] {
-        let mut end = if one.starts_with("packet:") {
+    for (one, name) in
+        [("packet:lab0", "lab0"), ("xdp:lab0", "lab0"), ("tap:tap0", "tap0"), ("tun:tun0", "tun0")]
+    {
+        let mut end = if is_veth(one) {
             open(one, "packet:lab1").0
         } else {
             let end = End::with(one);

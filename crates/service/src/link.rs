@@ -26,7 +26,7 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     };
     Ok(match &address.carrier {
         Carrier::Tun(_) => Carries::Packets,
-        Carrier::Tap(_) | Carrier::Packet(_) => Carries::Frames,
+        Carrier::Tap(_) | Carrier::Packet(_) | Carrier::Xdp(_) => Carries::Frames,
         Carrier::Udp(holds, _) | Carrier::Tcp(holds, ..) => of(*holds),
         Carrier::AtmTcp(..) | Carrier::Pseudowire(_) => Carries::Cells,
         Carrier::Pcap(file) => {

@@ -7,7 +7,7 @@ use kiban_wire::{
     Malformed, aal5,
     atm::{self, HecCheck, Interface, Vc},
     atmarp, capture, checksum,
-    crc::{self, Crc32Aal5, Crc32c},
+    crc::{self, Crc32Aal5, Crc32Ethernet, Crc32c},
     icmp, icmpv6, ipv4, ipv6, llc_snap,
     numbers::{ether_type, protocol},
     oam, tcp, udp,
@@ -38,6 +38,9 @@ fn every_rule_has_its_own_stable_name_and_its_place_in_the_list() {
 fn the_check_values_of_the_catalogue_hold() {
     assert_eq!(Crc32Aal5::of(b"123456789"), 0xfc89_1918);
     assert_eq!(Crc32c::of(b"123456789"), 0xe306_9283);
+    let mut ethernet = Crc32Ethernet::new();
+    b"123456789".chunks(4).for_each(|run| ethernet.update(run));
+    assert_eq!(ethernet.value(), 0xcbf4_3926);
     assert_eq!(crc::crc10(b"123456789"), 0x199);
 }
 

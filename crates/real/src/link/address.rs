@@ -1,7 +1,7 @@
 //! Addresses of links, as operators write them: `KIND:WHERE`, then options.
 //!
 //! ```text
-//! tun:kiban0    tap:kiban0    packet:eth1
+//! tun:kiban0    tap:kiban0    packet:eth1    xdp:eth1
 //! udp-packets:LOCAL-PEER      udp-frames:LOCAL-PEER      udp-cells:LOCAL-PEER       pseudowire:LOCAL-PEER,label=1000
 //! tcp-packets:HOST:PORT       tcp-frames:HOST:PORT       tcp-cells:HOST:PORT        atmtcp:HOST:PORT
 //! tcp-frames:listen:HOST:PORT                                                       atmtcp:listen:HOST:PORT
@@ -26,6 +26,7 @@ use super::stream::{TcpUnits, UdpUnits};
 use super::tun::{Carries, TunLink};
 use super::udp_cells::{PACKED_CELLS, PACKED_CELLS_MAX, UdpCells};
 use super::unit::Unit;
+use super::xdp::XdpLink;
 use super::{Link, Traits, interface};
 use kiban_board::harm::Harm;
 use kiban_ground::Pdu;
@@ -62,6 +63,8 @@ pub enum Carrier {
     Tap(String),
     /// Ethernet frames on an interface of this host.
     Packet(String),
+    /// Ethernet frames of a queue of an interface, past the kernel's stack.
+    Xdp(String),
     /// Units in datagrams of UDP; cells 53 bytes each.
     Udp(Holds, Ends),
     /// Units on a TCP connection.
@@ -99,6 +102,8 @@ pub struct Options {
     pub offload: Option<bool>,
     /// Whether frames for all MACs arrive.
     pub promiscuous: bool,
+    /// Which queue of an interface.
+    pub device_queue: Option<u32>,
     /// The longest IP packet, of links that cannot know it.
     pub mtu: Option<usize>,
     /// Cells in a datagram.
@@ -191,10 +196,11 @@ impl fmt::Debug for AnyLink {
 }
 
 /// Every kind: how it is written, and its options beside those of all.
-const KINDS: [(&str, &str, &[&str]); 11] = [
+const KINDS: [(&str, &str, &[&str]); 12] = [
     ("tun", "tun:NAME", &["offload"]),
     ("tap", "tap:NAME", &["offload"]),
     ("packet", "packet:INTERFACE", &["offload", "promiscuous"]),
+    ("xdp", "xdp:INTERFACE", &["queue"]),
     ("udp-packets", "udp-packets:LOCAL-PEER", &["mtu"]),
     ("udp-frames", "udp-frames:LOCAL-PEER", &["mtu"]),
     ("udp-cells", "udp-cells:LOCAL-PEER", &["packed"]),
@@ -227,7 +233,6 @@ fn parse(text: &str) -> Result<Address, String> {
     let Some((kind, form, own)) = kinds().find(|its| its.0 == kind) else {
         let forms: Vec<&str> = kinds().map(|its| its.1).collect();
         let hint = match kind {
-            "xdp" => " (AF_XDP is not built; packet:INTERFACE carries frames of the same interfaces)",
             "tcp" | "udp" => " (say what it carries: -packets, -frames or -cells)",
             _ => "",
         };
@@ -244,6 +249,7 @@ fn parse(text: &str) -> Result<Address, String> {
         "tun" => Carrier::Tun(interface_name(place)?),
         "tap" => Carrier::Tap(interface_name(place)?),
         "packet" => Carrier::Packet(interface_name(place)?),
+        "xdp" => Carrier::Xdp(interface_name(place)?),
         "udp-packets" => Carrier::Udp(Holds::Packets, ends(place, None)?),
         "udp-frames" => Carrier::Udp(Holds::Frames, ends(place, None)?),
         "udp-cells" => Carrier::Udp(Holds::Cells, ends(place, None)?),
@@ -277,6 +283,8 @@ fn parse(text: &str) -> Result<Address, String> {
             return Err(format!("option '{key}' is there twice"));
         }
         seen.push(key);
+        // There it is the interface's queue, not that of what is held up.
+        let key = if (*kind, key) == ("xdp", "queue") { "device-queue" } else { key };
         set(&mut options, key, value)?;
     }
     if matches!(carrier, Carrier::Pseudowire(_)) && options.label.is_none() {
@@ -318,6 +326,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
             let label = number(pseudowire::LABEL_FIRST.into(), pseudowire::LABEL_MAX.into())? as u32;
             *(if key == "label" { &mut options.label } else { &mut options.label_in }) = Some(label);
         }
+        "device-queue" => options.device_queue = Some(number(0, 4095)? as u32),
         "cells" => options.cells = Some(number(1, pseudowire::CELLS_MAX as u64)? as usize),
         "aal0" => {
             let circuits: Result<Vec<Vc>, _> = value.split('+').map(str::parse).collect();
@@ -525,6 +534,7 @@ impl fmt::Display for Carrier {
             Carrier::Tun(name) => write!(f, "tun:{name}"),
             Carrier::Tap(name) => write!(f, "tap:{name}"),
             Carrier::Packet(name) => write!(f, "packet:{name}"),
+            Carrier::Xdp(name) => write!(f, "xdp:{name}"),
             Carrier::Udp(holds, Ends { local, peer }) => write!(f, "udp-{}:{local}-{peer}", unit(holds)),
             Carrier::Tcp(holds, role, host) => write!(f, "tcp-{}:{}{host}", unit(holds), listen(role)),
             Carrier::AtmTcp(role, host) => write!(f, "atmtcp:{}{host}", listen(role)),
@@ -566,6 +576,7 @@ impl fmt::Display for Address {
         let length = |length: &Duration| whole(length.as_nanos() as u64, &TIMES);
         say("offload", offload.as_ref().map(switch))?;
         say("promiscuous", promiscuous.then(|| "on".to_owned()))?;
+        say("queue", self.options.device_queue.map(|queue| queue.to_string()))?;
         say("mtu", mtu.as_ref().map(text))?;
         say("packed", packed.as_ref().map(text))?;
         say("label", label.map(|label| label.to_string()))?;
@@ -605,7 +616,7 @@ impl Address {
     /// The interface is not there.
     pub fn mac(&self) -> io::Result<Option<Mac>> {
         match &self.carrier {
-            Carrier::Packet(name) => interface::mac(name).map(Some),
+            Carrier::Packet(name) | Carrier::Xdp(name) => interface::mac(name).map(Some),
             _ => Ok(None),
         }
     }
@@ -636,6 +647,7 @@ impl Address {
             Carrier::Tun(name) => self.packets(TunLink::open(name, Carries::Packets, offload)?)?,
             Carrier::Tap(name) => self.frames(TunLink::open(name, Carries::Frames, offload)?)?,
             Carrier::Packet(name) => self.frames(EthernetLink::open(name, offload, options.promiscuous)?)?,
+            Carrier::Xdp(name) => self.frames(XdpLink::open(name, options.device_queue.unwrap_or(0))?)?,
             Carrier::Udp(Holds::Cells, ends) => {
                 self.cells(UdpCells::open(ends.local, ends.peer()?, options.packed.unwrap_or(1))?)?
             }
@@ -730,6 +742,7 @@ mod tests {
         for (text, back) in [
             ("tun:kiban0", None),
             ("tap:kiban0,offload=off", None),
+            ("xdp:eth1,queue=2,loss=1%", None),
             ("packet:eth1,promiscuous", Some("packet:eth1,promiscuous=on")),
             ("udp-cells:0.0.0.0:7000-192.0.2.1:7000", None),
             (
@@ -775,7 +788,8 @@ mod tests {
         for (text, says) in [
             ("", "there is no kind ''"),
             ("kiban0", "write one of tun:NAME, tap:NAME"),
-            ("xdp:eth0", "packet:INTERFACE carries frames of the same interfaces"),
+            ("xdp:eth0,queue=-1", "a number from 0 to 4095 is wanted"),
+            ("xdp:eth0,offload=off", "xdp has no option 'offload'; it has queue, record, loss"),
             ("udp:0.0.0.0:1-192.0.2.1:2", "say what it carries: -packets, -frames or -cells"),
             ("tun:", "write tun:NAME"),
             ("tun:a-name-that-is-too-long", "1 to 15 bytes"),

@@ -128,6 +128,41 @@ impl Asker {
     }
 }
 
+/// Whether an interface is up.
+///
+/// # Errors
+/// There is no such interface.
+pub fn is_up(name: &str) -> io::Result<bool> {
+    let mut request = request(name)?;
+    Asker::new()?.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| told(name, "look at", error))?;
+    // SAFETY: the system has written the flags.
+    Ok(unsafe { request.ifr_ifru.ifru_flags } & libc::IFF_UP as libc::c_short != 0)
+}
+
+/// `struct ethtool_drvinfo`: a command, the driver's name, and what else it says.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u32; 40],
+}
+
+/// The driver of an interface: `veth`, `ixgbe`.
+///
+/// # Errors
+/// There is no such interface, or it does not say.
+pub fn driver(name: &str) -> io::Result<String> {
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 40] };
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    Asker::new()?
+        .ask(libc::SIOCETHTOOL, &mut request)
+        .map_err(|error| told(name, "ask for the driver of", error))?;
+    let length = info.driver.iter().position(|byte| *byte == 0).unwrap_or(info.driver.len());
+    Ok(String::from_utf8_lossy(&info.driver[..length]).into_owned())
+}
+
 /// The MTU of an interface, bytes.
 ///
 /// # Errors

@@ -10,11 +10,12 @@
 //! Itself    [`Link::receive`] is called in every turn, and at [`Link::deadline`]: what a link does by itself, it does there.
 //!
 //! ```text
-//! packets, frames   tun (TUN and TAP), ethernet (an interface), stream (TCP, UDP), pcap (a capture)
+//! packets, frames   tun (TUN and TAP), ethernet (an interface), xdp (its queue),
+//!                   stream (TCP, UDP), pcap (a capture)
 //! cells             udp_cells, pseudowire (RFC 4717), atmtcp, stream, pcap
 //! around any        impair (loss, delay, a rate ...), record (a capture)
 //! which             address: links by name, as operators write them
-//! shared            connection, datagram: sockets; landing, unit: packet memory; sar: frames and cells; virtio: whole segments
+//! shared            connection, datagram: sockets; landing, unit: packet memory; sar: frames and cells; virtio: whole segments; xsk: AF_XDP
 //! ```
 //!
 //! The other files are the links of the VI NIC and the RDMA NIC: [`channel`], [`packet`], [`shared`], [`shm`], [`tcp`], [`udp`].
@@ -43,6 +44,8 @@ pub mod udp;
 pub mod udp_cells;
 pub mod unit;
 mod virtio;
+pub mod xdp;
+mod xsk;
 
 pub use address::{Address, AnyLink};
 pub use connection::Role;

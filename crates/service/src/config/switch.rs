@@ -12,7 +12,7 @@ use super::mistake::{Mistake, hint};
 use super::units::{Length, Rate, Word};
 use crate::link;
 use kiban_stack::atm::{Contract, Name, OC3C_BITS_PER_SECOND, Penalty};
-use kiban_wire::atm::{Interface, VCI_USER_FIRST, Vc};
+use kiban_wire::atm::{Interface, VCI_F4_END_TO_END, Vc};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -325,8 +325,9 @@ impl Plan {
         let link = self.link(link).ok_or_else(|| self.no_link())?;
         let vpi_max = if self.links[link].interface == Interface::Uni { 255 } else { Vc::VPI_MAX };
         let name = match name.parse::<Vc>() {
-            Ok(vc) if vc.vci < VCI_USER_FIRST => {
-                return Err(format!("VCIs from {VCI_USER_FIRST} are for users (I.361)"));
+            // Signalling (5) and management (16) may be switched; below are the path's own cells.
+            Ok(vc) if vc.vci <= VCI_F4_END_TO_END => {
+                return Err(format!("VCIs 0 to {VCI_F4_END_TO_END} are the path's own (I.361 §2.2.3)"));
             }
             Ok(vc) => Name::Circuit(vc),
             Err(_) => Name::Path(name.parse().map_err(|_| SAY)?),
