@@ -487,6 +487,72 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
 }
 
 #[test]
+fn sums_that_the_kernel_left_to_a_card_are_written_where_packets_come_one_by_one() {
+    if !net::enter() {
+        return;
+    }
+    hush();
+    ip("link add lab0 type veth peer name lab1");
+    interface::set_up("lab0").expect("up");
+    interface::set_up("lab1").expect("up");
+    interface::set_address("lab1", [10, 9, 0, 1].into(), "10.9.0.0/24".parse().expect("a prefix"))
+        .expect("an address");
+    let mac = interface::mac("lab0").expect("it is there");
+    ip(&format!("neigh add 10.9.0.2 lladdr {mac} dev lab1"));
+    for address in ["packet:lab0,offload=off", "xdp:lab0"] {
+        let mut end = End::with(address);
+        let socket = UdpSocket::bind("10.9.0.1:9").expect("the kernel has the address");
+        for length in [0, 1, 2, 3, 18, 19, 500, 1471, 1472] {
+            let payload: Vec<u8> = (0..length).map(|place| (place * 3 + length) as u8).collect();
+            socket.send_to(&payload, "10.9.0.2:7").expect("there is a way");
+            let is_it = |frame: &Vec<u8>| frame.get(12..14) == Some(&[8, 0]) && frame[23] == 17;
+            end.take_until(|end| end.came.iter().any(is_it)).expect("it is there");
+            let frame = end.came.iter().find(|frame| is_it(frame)).expect("it has come").clone();
+            end.came.clear();
+            let datagram = &frame[34..42 + length];
+            assert_eq!(datagram[8..], payload, "{address}");
+            let of = |from: usize| std::net::Ipv4Addr::from(*frame[from..].first_chunk::<4>().expect("four"));
+            let pseudo = kiban_wire::checksum::pseudo_ipv4(of(26), of(30), 17, datagram.len());
+            let sum = pseudo.plus(kiban_ground::Sum::of(datagram));
+            assert!(datagram[6..8] != [0, 0] && sum.is_intact(), "{address}, {length} bytes");
+        }
+    }
+}
+
+#[test]
+fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes() {
+    if !net::enter() {
+        return;
+    }
+    hush();
+    let (mut first, mut second) = open("xdp:lab0", "xdp:lab1");
+    // The kernel's own ear on the same interface.
+    let mut kernel = End::with("packet:lab0");
+    let frame = item(&second, 200, 1);
+    second.send(&frame).expect("it is there");
+    first.take_until(|end| !end.came.is_empty()).expect("it is there");
+    kernel.pull().expect("it is there");
+    assert_eq!((first.items(), kernel.items()), (vec![frame.clone()], vec![]));
+    let error = End::open("xdp:lab0").err().expect("the queue is taken").to_string();
+    assert!(error.contains("one AF_XDP socket has a queue"), "{error}");
+    drop(first);
+    second.send(&frame).expect("it is there");
+    kernel.take_until(|end| !end.came.is_empty()).expect("it is there");
+    assert_eq!(kernel.items(), vec![frame]);
+    // And there is room for another link.
+    drop(End::with("xdp:lab0"));
+    for (address, says) in
+        [("xdp:lab9", "there is no such interface"), ("xdp:lab0,queue=7", "ethtool -l lab0")]
+    {
+        let error = End::open(address).err().expect(address).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    ip("link set lab0 mtu 9000");
+    let error = End::open("xdp:lab0").err().expect("too long").to_string();
+    assert!(error.contains("ip link set lab0 mtu 3822"), "{error}");
+}
+
+#[test]
 fn an_interface_goes_down_and_up_and_away() {
     if !net::enter() {
         return;

@@ -63,7 +63,7 @@ pub(crate) fn open(port: &PortPlan, tape: &Arc<Tape>) -> io::Result<AnyLink> {
         _ => None,
     });
     // Frames for a MAC that is not the interface's own arrive only when all do.
-    if matches!(address.carrier, Carrier::Packet(_)) && address.mac()? != Some(port.mac) {
+    if matches!(address.carrier, Carrier::Packet(_) | Carrier::Xdp(_)) && address.mac()? != Some(port.mac) {
         address.options.promiscuous = true;
     }
     let link = address.open()?;

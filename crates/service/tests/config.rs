@@ -276,3 +276,58 @@ fn what_needs_a_new_board_is_named() {
         assert_eq!(plan.needs_new_board(&other).as_deref(), expected, "{to}");
     }
 }
+
+const BRIDGE: &str = r#"
+[[port]]
+name = "atm"
+link = "udp-cells:127.0.0.1:7000-127.0.0.1:7001"
+[[port.pvc]]
+vc = "0.100"
+encapsulation = "vc-mux"
+[[bridge]]
+name = "lan"
+link = "tap:tap0"
+circuits = "atm:0.100"
+"#;
+
+#[test]
+fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
+    let plan = Plan::read(BRIDGE, "file").expect("good");
+    let [atm, lan] = &plan.ports[..] else { panic!("a port and the link of a bridge") };
+    assert!(atm.addresses.is_empty() && atm.bridge.is_none() && atm.circuits.len() == 1);
+    let circuits = lan.bridge.as_ref().expect("it is a bridge's");
+    assert_eq!((circuits[0].port, circuits[0].circuit, circuits[0].with_fcs), (0, 0, false));
+    for (from, to, expected) in [
+        ("atm:0.100", "atm:0.101", "line 3: port `atm` has no address"),
+        ("\"atm:0.100\"", "[\"atm:0.100\", \"lan:0.1\"]", "line 11: circuits: `lan:0.1` is no circuit"),
+        (
+            "\"atm:0.100\"",
+            "[\"atm:0.100\", \"atm:0.100\"]",
+            "line 11: circuits: circuit `atm:0.100` is bridged already",
+        ),
+        (
+            "tap:tap0",
+            "tun:tun0",
+            "line 10: link: `tun:tun0` carries packets: a bridge has a link of Ethernet frames",
+        ),
+        ("name = \"lan\"", "name = \"atm\"", "line 9: name: there is a port or bridge `atm` already"),
+        (
+            "encapsulation",
+            "peer = \"10.0.0.1\"\nencapsulation",
+            "line 7: peer: circuit 0.100 is a bridge's, which has no peer",
+        ),
+        ("circuits", "fcs = 1\ncircuits", "line 11: fcs: "),
+        ("circuits = \"atm:0.100\"", "", "line 3: port `atm` has no address"),
+    ] {
+        let mistake = Plan::read(&BRIDGE.replacen(from, to, 1), "file").expect_err(to).to_string();
+        assert!(mistake.contains(expected), "{to}: {mistake}");
+    }
+    // A bridge may have another link while the board runs, but no other circuits.
+    let read = |text: &str| Plan::read(text, "file").expect("good");
+    assert_eq!(plan.needs_new_board(&read(&BRIDGE.replace("tap:tap0", "tap:tap1"))), None);
+    let with_fcs = BRIDGE.replace("circuits", "fcs = true\ncircuits");
+    assert_eq!(plan.needs_new_board(&read(&with_fcs)), Some("bridge".into()));
+    let none = BRIDGE.split("[[bridge]]").next().expect("it has one").replace("vc-mux\"", "llc\"");
+    let none = none.replace("[[port.pvc]]", "address = \"10.0.0.1/24\"\n[[port.pvc]]");
+    assert_eq!(read(&none).needs_new_board(&plan), Some("bridge".into()));
+}

@@ -200,7 +200,7 @@ const KINDS: [(&str, &str, &[&str]); 12] = [
     ("tun", "tun:NAME", &["offload"]),
     ("tap", "tap:NAME", &["offload"]),
     ("packet", "packet:INTERFACE", &["offload", "promiscuous"]),
-    ("xdp", "xdp:INTERFACE", &["queue"]),
+    ("xdp", "xdp:INTERFACE", &["queue", "promiscuous"]),
     ("udp-packets", "udp-packets:LOCAL-PEER", &["mtu"]),
     ("udp-frames", "udp-frames:LOCAL-PEER", &["mtu"]),
     ("udp-cells", "udp-cells:LOCAL-PEER", &["packed"]),
@@ -647,7 +647,10 @@ impl Address {
             Carrier::Tun(name) => self.packets(TunLink::open(name, Carries::Packets, offload)?)?,
             Carrier::Tap(name) => self.frames(TunLink::open(name, Carries::Frames, offload)?)?,
             Carrier::Packet(name) => self.frames(EthernetLink::open(name, offload, options.promiscuous)?)?,
-            Carrier::Xdp(name) => self.frames(XdpLink::open(name, options.device_queue.unwrap_or(0))?)?,
+            Carrier::Xdp(name) => {
+                let queue = options.device_queue.unwrap_or(0);
+                self.frames(XdpLink::open(name, queue, options.promiscuous)?)?
+            }
             Carrier::Udp(Holds::Cells, ends) => {
                 self.cells(UdpCells::open(ends.local, ends.peer()?, options.packed.unwrap_or(1))?)?
             }
@@ -789,7 +792,7 @@ mod tests {
             ("", "there is no kind ''"),
             ("kiban0", "write one of tun:NAME, tap:NAME"),
             ("xdp:eth0,queue=-1", "a number from 0 to 4095 is wanted"),
-            ("xdp:eth0,offload=off", "xdp has no option 'offload'; it has queue, record, loss"),
+            ("xdp:eth0,offload=off", "xdp has no option 'offload'; it has queue, promiscuous, record"),
             ("udp:0.0.0.0:1-192.0.2.1:2", "say what it carries: -packets, -frames or -cells"),
             ("tun:", "write tun:NAME"),
             ("tun:a-name-that-is-too-long", "1 to 15 bytes"),

@@ -99,27 +99,7 @@ impl EthernetLink {
             return Err(say("bind to", io::Error::last_os_error()));
         }
         if promiscuous {
-            let wish = libc::packet_mreq {
-                mr_ifindex: index,
-                mr_type: libc::PACKET_MR_PROMISC as u16,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
-            let option = libc::PACKET_ADD_MEMBERSHIP;
-            // SAFETY: the option reads a whole `packet_mreq`.
-            let result = unsafe {
-                libc::setsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_PACKET,
-                    option,
-                    (&raw const wish).cast(),
-                    length,
-                )
-            };
-            if result < 0 {
-                return Err(say("make promiscuous", io::Error::last_os_error()));
-            }
+            hear_all(&socket, index).map_err(|error| say("make promiscuous", error))?;
         }
         Ok(EthernetLink {
             socket,
@@ -147,6 +127,23 @@ impl EthernetLink {
             Err(told_of(&self.name, what, PRIVILEGE, gone))
         }
     }
+}
+
+/// Has an interface hear frames for every MAC, for as long as the packet socket is open.
+pub(super) fn hear_all(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
+    let wish = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
+    let option = libc::PACKET_ADD_MEMBERSHIP;
+    // SAFETY: the option reads a whole `packet_mreq`.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, (&raw const wish).cast(), length)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Reads a frame into `places`: its length, and whether it had a VLAN's tag. What was lost before it is noted.

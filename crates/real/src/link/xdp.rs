@@ -12,6 +12,7 @@
 //! Limits    a frame of 3840 bytes at most, so an MTU up to 3822; one queue. Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW.
 //! Left out  large segments, frames in several parts, tags that the card takes off, several queues: one thread drives a board.
 
+use super::ethernet;
 use super::interface::{self, Asked, asked, told_of};
 use super::unit::{Desk, NoUnit, Unit};
 use super::virtio;
@@ -24,7 +25,7 @@ use kiban_wire::{checksum, ipv4, ipv6};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// What a system without the privileges says, and what helps.
@@ -39,6 +40,8 @@ const TAGGED_HEADER_BYTES: usize = HEADER_BYTES + 4;
 /// A link on a queue of an interface.
 pub struct XdpLink {
     xsk: Xsk,
+    /// What keeps the interface promiscuous.
+    _ear: Option<OwnedFd>,
     name: String,
     index: libc::c_int,
     /// Checksums may not have been written.
@@ -51,11 +54,11 @@ pub struct XdpLink {
 }
 
 impl XdpLink {
-    /// A link on a queue of an interface, by its name.
+    /// A link on a queue of an interface, by its name. `promiscuous`: frames for every MAC arrive.
     ///
     /// # Errors
     /// There is no such interface or queue, its packets are too long, or the program may not.
-    pub fn open(name: &str, queue: u32) -> io::Result<XdpLink> {
+    pub fn open(name: &str, queue: u32, promiscuous: bool) -> io::Result<XdpLink> {
         let mtu_bytes = interface::mtu(name)?;
         let index = asked(name, Asked::Index)?.index();
         asked(name, Asked::Mac)?;
@@ -88,8 +91,15 @@ impl XdpLink {
             let told = told_of(name, what, PRIVILEGE, error);
             io::Error::new(told.kind(), format!("{told}{more}"))
         })?;
+        let ear = match promiscuous {
+            true => {
+                Some(hear_all(index).map_err(|error| told_of(name, "make promiscuous", PRIVILEGE, error))?)
+            }
+            false => None,
+        };
         Ok(XdpLink {
             xsk,
+            _ear: ear,
             name: name.to_owned(),
             index,
             is_veth: interface::driver(name).is_ok_and(|driver| driver == "veth"),
@@ -205,6 +215,19 @@ impl Link<Pdu> for XdpLink {
     fn counters(&self) -> LinkCounters {
         self.counters
     }
+}
+
+/// A packet socket that hears nothing, and has an interface hear frames for every MAC.
+fn hear_all(index: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: it makes a file or fails.
+    let file = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the file was just made, and is nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(file) };
+    ethernet::hear_all(&socket, index)?;
+    Ok(socket)
 }
 
 /// Writes the checksum of TCP or UDP if it was left to somebody else: its field holds the sum of the pseudo-header then (virtio 1.2

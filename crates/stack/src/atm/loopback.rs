@@ -3,7 +3,8 @@
 //! Goal      answer whoever asks, ask and report the round trip.
 //! Up        a management cell of a circuit → [`LoopbackVerdict`]. A request to the far end, or to our location, is
 //!           owed back.
-//! Down      [`Loopback::settle`] pays once per burst: at most one answer per circuit, the latest; pings go out.
+//! Down      [`Loopback::settle`] pays once per burst: the latest requests of a circuit are answered, [`ANSWERS_MAX`] at
+//!           most; pings go out.
 //! Ping      one at a time per circuit; it is known again by its correlation tag, which is drawn by chance.
 //! Limits    one state per circuit opened; cells keep no memory.
 //! Paths     a path's F4 flow is a circuit like others here; whoever knows its VCI gives it the payload type.
@@ -12,6 +13,7 @@
 use crate::atm::Circuit;
 use crate::atm::counters::LoopbackCounters;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use kiban_ground::{Alarm, Alarms, Chance, Instant};
 use kiban_wire::atm::{CELL_PAYLOAD_BYTES, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
@@ -19,6 +21,9 @@ use kiban_wire::oam::{self, LOCATION_END, Payload};
 
 /// How long a ping may take (I.610 §10.2.3: the round trip is expected within five seconds).
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Requests of a burst that are answered, for each circuit: who pings a board that is late for once hears of all.
+const ANSWERS_MAX: usize = 4;
 
 /// What a management cell told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +76,7 @@ enum Ping {
 }
 
 struct End {
-    owed: Option<(u8, oam::Loopback)>,
+    owed: ArrayVec<(u8, oam::Loopback), ANSWERS_MAX>,
     ping: Ping,
     alarm: Alarm,
 }
@@ -105,7 +110,7 @@ impl Loopback {
         if self.ends.len() <= index {
             self.ends.resize_with(index + 1, || None);
         }
-        self.ends[index] = Some(End { owed: None, ping: Ping::None, alarm: Alarm::default() });
+        self.ends[index] = Some(End { owed: ArrayVec::new(), ping: Ping::None, alarm: Alarm::default() });
     }
 
     /// Closes a circuit.
@@ -148,8 +153,13 @@ impl Loopback {
             Ok((Payload::Loopback(loopback), _)) if loopback.to_be_looped => {
                 if loopback.location != LOCATION_END && loopback.location != self.location {
                     self.counters.cells_ignored += 1;
-                } else if end.owed.replace((pti, loopback)).is_none() {
-                    self.owing.push(circuit.0);
+                } else {
+                    if end.owed.is_empty() {
+                        self.owing.push(circuit.0);
+                    } else if end.owed.is_full() {
+                        end.owed.remove(0);
+                    }
+                    end.owed.push((pti, loopback));
                 }
             }
             Ok((Payload::Loopback(loopback), _)) => match end.ping {
@@ -175,7 +185,7 @@ impl Loopback {
                 Payload::Loopback(loopback).write(&mut payload);
                 out(LoopbackDue::Cell { circuit, pti, payload });
             };
-            if let Some((pti, loopback)) = end.owed.take() {
+            for (pti, loopback) in end.owed.drain(..) {
                 self.counters.answers_out += 1;
                 send(pti, loopback.answer());
             }
@@ -266,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_requests_is_answered_once_a_burst() {
+    fn of_a_flood_of_requests_the_latest_of_a_burst_are_answered() {
         let mut far = port();
         let mut payload = [0; CELL_PAYLOAD_BYTES];
         for tag in 0..10_000 {
@@ -274,9 +284,12 @@ mod tests {
             far.on_cell(CIRCUIT, PTI_OAM_SEGMENT, &payload, millis(0));
         }
         let out = settle(&mut far, millis(0));
-        let [LoopbackDue::Cell { pti: PTI_OAM_SEGMENT, payload, .. }] = out[..] else { panic!("{out:?}") };
-        let answer = oam::Loopback::request(9999).answer();
-        assert_eq!(Payload::read(&payload), Ok((Payload::Loopback(answer), 48)));
+        assert_eq!(out.len(), ANSWERS_MAX);
+        for (due, tag) in out.into_iter().zip(9996..) {
+            let LoopbackDue::Cell { pti: PTI_OAM_SEGMENT, payload, .. } = due else { panic!("{due:?}") };
+            let answer = oam::Loopback::request(tag).answer();
+            assert_eq!(Payload::read(&payload), Ok((Payload::Loopback(answer), 48)));
+        }
     }
 
     #[test]
