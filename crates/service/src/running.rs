@@ -12,7 +12,7 @@ use crate::loopback::Loopbacks;
 use crate::orders::{Answer, Order, Orders};
 use crate::services::{self, Services};
 use crate::standing::Standing;
-use crate::status::{self, Counters, Rates, Status};
+use crate::status::{self, Counters, Rates, Status, named};
 use crate::tape::Tape;
 use kiban_board::{
     AtmPortConfig, Board, BridgePortConfig, EthernetPortConfig, Host, HostPortConfig, IpPortConfig,
@@ -535,14 +535,6 @@ pub fn read(file: &Path) -> Result<Plan, String> {
 fn is_quiet(driver: &Driver, services: usize) -> bool {
     let sessions = driver.program::<Services>(services).map_or(0, Services::sessions);
     sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
-}
-
-fn named(each: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Counters {
-    let mut counters = Counters::new();
-    each(&mut |name, value| {
-        counters.insert(name.into(), value);
-    });
-    counters
 }
 
 /// `Established` is `established`, `FinWait1` is `fin_wait1`.

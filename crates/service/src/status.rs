@@ -136,3 +136,12 @@ pub struct Service {
     /// What has happened.
     pub counters: Counters,
 }
+
+/// Counters as they are told.
+pub(crate) fn named(each: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Counters {
+    let mut counters = Counters::new();
+    each(&mut |name, value| {
+        counters.insert(name.into(), value);
+    });
+    counters
+}

@@ -8,7 +8,7 @@ pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
 
 use crate::signals::{self, Wish};
 use crate::standing::Standing;
-use crate::status::Counters;
+use crate::status::{Counters, named};
 use kiban_ground::Instant;
 use kiban_real::atm::switch::SwitchDriver;
 use kiban_real::link::{Address, AnyLink};
@@ -212,13 +212,6 @@ impl RunningSwitch {
     /// How it is.
     pub fn status(&mut self) -> Status {
         let RunningSwitch { plan, driver, standings, .. } = self;
-        let named = |each: &dyn Fn(&mut dyn FnMut(&'static str, u64))| {
-            let mut counters = Counters::new();
-            each(&mut |name, value| {
-                counters.insert(name.into(), value);
-            });
-            counters
-        };
         let links = plan.links.iter().zip(standings).enumerate().map(|(port, (link, standing))| {
             let counters = driver.link_counters(port).unwrap_or_default();
             LinkStatus {
@@ -230,7 +223,7 @@ impl RunningSwitch {
                 unknown: driver.switch().unrouted(port),
                 answered: driver.answered(port),
                 waiting: driver.switch().waiting(port) as u64,
-                counters: named(&|see| counters.each(see)),
+                counters: named(|see| counters.each(see)),
             }
         });
         let links = links.collect();
@@ -240,7 +233,7 @@ impl RunningSwitch {
             RouteStatus {
                 from: plan.word(route.from),
                 to: plan.word(route.to),
-                counters: named(&|see| counters.each(see)),
+                counters: named(|see| counters.each(see)),
             }
         });
         let routes = routes.collect();
@@ -250,7 +243,7 @@ impl RunningSwitch {
             uptime_seconds: self.clock.now().since(self.began).as_secs_f64(),
             links,
             routes,
-            counters: named(&|see| all.each(see)),
+            counters: named(|see| all.each(see)),
         }
     }
 }

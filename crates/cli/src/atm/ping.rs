@@ -83,7 +83,7 @@ impl Ping {
             Teller { circuit: circuit.to_owned(), json: self.json, quiet: self.quiet, times: Vec::new() };
         match link {
             Some(link) => self.over(link, flow, teller),
-            None => self.from_board(flow, teller),
+            None => self.by_board(flow, teller),
         }
     }
 
@@ -140,7 +140,7 @@ impl Ping {
     }
 
     /// A board keeps one ping of a circuit under way, for five seconds.
-    fn from_board(&self, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
+    fn by_board(&self, flow: Flow, mut teller: Teller) -> Result<ExitCode, String> {
         let Flow::Circuit(vc) = flow else {
             return Err("a board pings its circuits: write VPI.VCI".into());
         };

@@ -310,12 +310,15 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
         ("control-word", _) => return switch(key, value).map(|on| options.control_word = on),
         _ => {}
     }
+    // As it was typed.
+    let name = key.strip_prefix("device-").unwrap_or(key);
     let value = value.filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| format!("option '{key}' has no value; write {key}={}", example(key)))?;
+    let value =
+        value.ok_or_else(|| format!("option '{name}' has no value; write {name}={}", example(key)))?;
     let wrong = || format!("{key}={value}: write {key}={}", example(key));
     let number = |least: u64, most: u64| {
         let number = value.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("{key}={value}: a number from {least} to {most} is wanted"))
+        number.ok_or_else(|| format!("{name}={value}: a number from {least} to {most} is wanted"))
     };
     match key {
         "offload" => options.offload = Some(switch(key, Some(value))?),

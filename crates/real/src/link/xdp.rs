@@ -9,6 +9,7 @@
 //!           ([`finish`]). Else a frame whose sum is wrong is somebody's fault, and stays wrong.
 //! Memory    frames are copied once between the shared memory (`xsk`) and the board's.
 //! Down      while the interface is down, what is sent is refused and counted. When it has been removed, the link is gone.
+//! Busy      the kernel clears a queue up for some milliseconds after its socket was closed: until then it cannot be opened again.
 //! Limits    a frame of 3840 bytes at most, so an MTU up to 3822; one queue. Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW.
 //! Left out  large segments, frames in several parts, tags that the card takes off, several queues: one thread drives a board.
 
@@ -77,7 +78,8 @@ impl XdpLink {
                 Some(libc::EPERM | libc::EACCES) => format!("; packet:{name} needs CAP_NET_RAW alone"),
                 Some(libc::EBUSY | libc::EEXIST) => {
                     format!(
-                        "; one AF_XDP socket has a queue, and one program an interface (ip link show {name})"
+                        "; one AF_XDP socket has a queue, and one program an interface (ip link show {name}); one that was closed just now is \
+                         busy for a moment"
                     )
                 }
                 Some(libc::EINVAL) if queue > 0 => {
