@@ -550,6 +550,8 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
         let error = End::open(address).err().expect(address).to_string();
         assert!(error.contains(says), "{error}");
     }
+    // A program at the other end bounds the MTU, too.
+    drop((second, kernel));
     ip("link set lab0 mtu 9000");
     let error = End::open("xdp:lab0").err().expect("too long").to_string();
     assert!(error.contains("ip link set lab0 mtu 3822"), "{error}");
