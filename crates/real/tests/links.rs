@@ -1112,7 +1112,7 @@ fn what_the_system_throws_away_since_nobody_looks_is_counted() {
         assert!((1..count).contains(&came), "{one}: {came} of {count}");
         // The next one tells.
         first.send(&frame).expect("it is there");
-        second.take_until(|end| end.came.iter().any(|came| *came == frame)).expect("it is there");
+        second.take_until(|end| end.came.contains(&frame)).expect("it is there");
         let (sent, counters) = (first.counters(), second.counters());
         let lost = sent.units_out - 1 - came - counters.overrun;
         assert!(lost <= thrown_away() - thrown, "{one}: {lost} of {sent:?} {counters:?}");

@@ -59,13 +59,13 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
 
 /// Bytes of chance, some of them in the form of something: a header that promises what is not there.
 fn garbage(chance: &mut Chance, number: usize, forms: &[&[u8]]) -> Vec<u8> {
-    let length = 1 + chance.below(if number % 10 == 0 { 9000 } else { 300 }) as usize;
+    let length = 1 + chance.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
     let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
     if let Some(form) = forms.get(number % (forms.len() + 1)) {
         let count = form.len().min(bytes.len());
         bytes[..count].copy_from_slice(&form[..count]);
         // A bit of the form is another now and then.
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             let place = chance.below(count as u64) as usize;
             bytes[place] ^= 1 << chance.below(8);
         }
@@ -144,7 +144,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
         let plain = forms(0);
         let inside = garbage(&mut chance, number, &plain.each_ref().map(Vec::as_slice));
         let kind = [[8, 0], [8, 6], [0x86, 0xdd], [0, 20], [0x81, 0]][number % 5];
-        raw.send(&ethernet(kind, if number % 50 == 0 { &[] } else { &inside }));
+        raw.send(&ethernet(kind, if number.is_multiple_of(50) { &[] } else { &inside }));
     }
     let plain = forms(1);
     let mut packets = Vec::new();
@@ -193,11 +193,9 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
             .all(|port| status["ports"][*port]["losses"] == 1 && status["ports"][*port]["state"] == "up")
     });
     for (number, port) in status["ports"].as_array().expect("ports").iter().enumerate() {
-        println!("{}: {} {}", port["name"], port["link_counters"], port["counters"]);
         assert_eq!(port["state"], "up", "{port}");
         assert_eq!(port["losses"], if number < 7 { 0 } else { 1 }, "{port}");
     }
-    println!("{}", status["counters"]);
     let port = |number: usize| &status["ports"][number];
     // Each has said what was wrong: the link what is none of its units, the port and IP the rest.
     for number in [5, 6] {
