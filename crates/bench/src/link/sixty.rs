@@ -8,9 +8,10 @@ use super::SINK;
 use super::flood::Flood;
 use super::peer::{self, Wire};
 use kiban_board::{Board, BoardConfig, EthernetPortConfig, MemoryConfig, PortConfig};
-use kiban_ground::{Instant, Wait};
+use kiban_ground::{Bell, Instant, Wait};
 use kiban_real::clock::pin_thread;
 use kiban_real::link::Address;
+use kiban_real::wait::{FutexSleeper, Waiting};
 use kiban_real::{Clock, Driver};
 use kiban_stack::ethernet::LinkConfig;
 use kiban_stack::tcp;
@@ -80,9 +81,13 @@ fn receive(listener: &TcpListener, length: Duration, clock: Clock) -> std::io::R
                 }
             });
         }
-        std::thread::sleep(length / 4);
+        let pass = |length| {
+            let until = clock.now() + length;
+            Waiting::new(Wait::Interrupt, clock).wait(&Bell::new(), &FutexSleeper, until, || None::<()>);
+        };
+        pass(length / 4);
         let (before, from) = (look(), clock.now());
-        std::thread::sleep(length);
+        pass(length);
         let (after, to) = (look(), clock.now());
         sockets.iter().try_for_each(|socket| socket.shutdown(Shutdown::Both))?;
         let bytes: Vec<f64> =

@@ -196,7 +196,7 @@ mod tests {
         let header_bytes = ipv4::HEADER_BYTES + tcp::HEADER_BYTES + option_bytes;
         let mut packet = vec![0; header_bytes];
         (packet[0], packet[9]) = (0x45, protocol::TCP);
-        packet[32] = ((tcp::HEADER_BYTES + option_bytes) / 4 << 4) as u8;
+        packet[32] = ((tcp::HEADER_BYTES + option_bytes) << 2) as u8;
         packet.extend_from_slice(payload);
         packet
     }
