@@ -12,18 +12,31 @@ use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-struct Application {
+pub(super) struct Application {
     way: Way,
     clock: Clock,
     length: Duration,
     until: Instant,
     stream: Option<StreamId>,
     buffer: Vec<u8>,
-    taken: Taken,
+    pub(super) taken: Taken,
     is_done: bool,
 }
 
 impl Application {
+    pub(super) fn new(way: Way, clock: Clock, length: Duration) -> Application {
+        Application {
+            way,
+            clock,
+            length,
+            until: Instant::NEVER,
+            stream: None,
+            buffer: crate::noise(2, BUFFER_BYTES),
+            taken: Taken::default(),
+            is_done: false,
+        }
+    }
+
     fn write(&mut self, host: &mut Host<'_>) {
         let Some(stream) = self.stream.filter(|_| self.way == Way::Sends && !self.is_done) else { return };
         while self.clock.now() < self.until {
@@ -112,17 +125,7 @@ pub(super) fn run(
 ) -> Taken {
     let mut driver = Driver::new(Board::new(&config(device)), clock).expect("files may be opened");
     driver.join_packets(0, Box::new(link)).expect("the device can be watched");
-    let application = Application {
-        way,
-        clock,
-        length,
-        until: Instant::NEVER,
-        stream: None,
-        buffer: crate::noise(2, BUFFER_BYTES),
-        taken: Taken::default(),
-        is_done: false,
-    };
-    let number = driver.add(Box::new(application));
+    let number = driver.add(Box::new(Application::new(way, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);
     // The kernel's side ends without ringing.
     while !over() {

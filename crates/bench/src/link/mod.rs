@@ -9,9 +9,11 @@
 //!           processor, the stub or the board to the other, where both spin. A fresh namespace and device for every sample; sides take turns.
 //! Counted   payload bytes at whoever receives, from the first to the last.
 //! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own limit.
+//! Attached  a program that uses the board through shared memory ([`attach`]), beside the board's own.
 //! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle sessions ([`idle`]).
-//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,sixty,cells,idle` picks some.
+//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` picks some.
 
+mod attach;
 mod board;
 mod cells;
 mod flood;
@@ -143,6 +145,9 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
+    if crate::wanted("attached") {
+        attached(&mut bench, cpus, length, options.quick);
+    }
     if crate::wanted("cells") {
         for packed in [false, true] {
             let form = if packed { "27 in a datagram" } else { "a datagram each" };
@@ -185,6 +190,24 @@ fn beside_the_stub(bench: &mut Bench, device: Device, ratio: f64, cpus: [usize; 
             ("board", |_: &mut _| transfer(Who::Board, way, device, cpus, length)),
             ("stub", |_: &mut _| transfer(Who::Stub, way, device, cpus, length)),
             Target::ratio_at_least(ratio),
+        );
+    }
+}
+
+fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) {
+    bench.single(
+        "attached program, 64 bytes to the board's echo and back",
+        Unit::Microseconds,
+        ("attached", |_: &mut _| attach::echo(cpus, if quick { 2_000 } else { 20_000 })),
+        Target::at_most(15.0),
+    );
+    for (way, verb) in [(Way::Receives, "receives"), (Way::Sends, "sends")] {
+        bench.compare(
+            &format!("TUN, MTU 1500, whole segments, {verb}, attached beside the board's own"),
+            Unit::GbitPerSecond,
+            ("attached", |_: &mut _| attach::transfer(attach::Who::Attached, way, cpus, length)),
+            ("own", |_: &mut _| attach::transfer(attach::Who::Own, way, cpus, length)),
+            Target::ratio_at_least(0.9),
         );
     }
 }

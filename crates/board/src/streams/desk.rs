@@ -353,7 +353,7 @@ impl Desk {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
-                let result = host.listen(local).map_err(Why::from).map(|number| {
+                let result = host.listen_with(local, false).map_err(Why::from).map(|number| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
                 });

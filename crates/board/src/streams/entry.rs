@@ -29,7 +29,7 @@ pub enum Ask {
     Listen {
         /// A number of the client's that is free.
         listener: u16,
-        /// Where; an unspecified address stands for all of the board's.
+        /// Where; an unspecified address stands for all of the board's, `::` for those of both families.
         local: SocketAddr,
     },
     /// Listens no more. Callers who wait are reset, slots that were offered are free.

@@ -165,7 +165,8 @@ impl Sockets {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(Why::TooMany);
         }
-        let number = host.listen(local)?;
+        // As with the system's sockets, `::` stands for IPv4, too.
+        let number = host.listen_with(local, false)?;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
         let own = self.next;
         match pair {

@@ -1,0 +1,189 @@
+//! A program that is attached to the board through shared memory, in place of the board's own application.
+//!
+//! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for its answer, as the board
+//!           does for work.
+//! Transfer  the same kernel peer, board and device as in the other rows; what comes is read, and what leaves is written, by the
+//!           attached program. It shares the kernel peer's processor.
+//! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
+
+use super::board::{Application, config};
+use super::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way, in_a_namespace, open, peer};
+use kiban_board::Board;
+use kiban_ground::{Instant, Wait};
+use kiban_real::clock::pin_thread;
+use kiban_real::streams::{Attachment, Settings};
+use kiban_real::{Clock, Driver};
+use kiban_service::config::{End, Kind, ServicePlan};
+use kiban_service::services::{Services, make};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Where the echo service listens.
+const ECHO: u16 = 7;
+const MESSAGE_BYTES: usize = 64;
+/// Echoes that are not counted.
+const WARM_UP: u32 = 1000;
+/// How long board and program look on before they sleep.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Who reads or writes on the board.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Own,
+    Attached,
+}
+
+fn place() -> PathBuf {
+    std::env::temp_dir().join(format!("kiban-bench-{}.streams", std::process::id()))
+}
+
+fn services(door: &Path) -> Services {
+    let mut services = Services::new().expect("files may be opened");
+    let plan = |name: &str, listen, kind| ServicePlan {
+        name: name.into(),
+        listen,
+        sessions_max: 64,
+        idle: None,
+        kind,
+    };
+    let echo = plan("echo", End::Board(SocketAddr::from((BEHIND, ECHO))), Kind::Echo);
+    let attach = plan("attach", End::Door("attach"), Kind::Attach { door: door.to_owned() });
+    for plan in [echo, attach] {
+        let service = make(&plan, services.chime()).expect("it can be made");
+        services.put(plan, service);
+    }
+    services
+}
+
+/// A board with its services, and perhaps an application, whose bytes are counted; who works beside it ends it.
+fn with_board<T: Send>(
+    device: Device,
+    own: Option<Application>,
+    wait: Wait,
+    cpus: [usize; 2],
+    beside: impl FnOnce(&Path) -> T + Send,
+) -> (T, Option<Taken>) {
+    let done = in_a_namespace(|| {
+        let link = open(device).map_err(|error| error.to_string())?;
+        pin_thread(cpus[0]).map_err(|error| error.to_string())?;
+        let clock = Clock::new();
+        let door = place();
+        let mut driver =
+            Driver::new(Board::new(&config(device)), clock).map_err(|error| error.to_string())?;
+        driver.join_packets(0, Box::new(link)).map_err(|error| error.to_string())?;
+        driver.add_outward(Box::new(services(&door))).map_err(|error| error.to_string())?;
+        let own = own.map(|own| driver.add(Box::new(own)));
+        // The door is open after the first turn.
+        driver.turn();
+        let (waker, over) = (driver.waker(), AtomicBool::new(false));
+        let result = std::thread::scope(|scope| {
+            let beside = scope.spawn(|| {
+                pin_thread(cpus[1]).expect("this CPU was allowed");
+                let result = beside(&door);
+                over.store(true, Ordering::Release);
+                waker.wake();
+                result
+            });
+            let mut waiting = driver.waiting(wait);
+            driver.run(&mut waiting, Instant::NEVER, |_| over.load(Ordering::Acquire));
+            beside.join().expect("it is content")
+        });
+        let taken = own.and_then(|number| driver.program::<Application>(number)).map(|own| own.taken);
+        Ok((result, taken))
+    });
+    done.expect("it worked a moment ago")
+}
+
+/// A program's runtime, on the processor of its thread.
+fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let settings = Settings { room_bytes: 1 << 20, spin: SPIN, ..Settings::default() };
+        work(Attachment::attach_at(door, settings).await.expect("the board takes it")).await
+    })
+}
+
+/// An echo takes so long, microseconds.
+pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
+    let device = Device { mtu_bytes: 1500, whole: true };
+    with_board(device, None, Wait::Hybrid { spin: SPIN }, cpus, |door| {
+        attached(door, async |board| {
+            let mut stream = board.connect(SocketAddr::from((BEHIND, ECHO))).await.expect("it listens");
+            stream.set_nodelay(true);
+            let mut message = [7; MESSAGE_BYTES];
+            let clock = Clock::new();
+            let mut began = clock.now();
+            for round in 0..WARM_UP + rounds {
+                if round == WARM_UP {
+                    began = clock.now();
+                }
+                stream.write_all(&message).await.expect("it is open");
+                stream.read_exact(&mut message).await.expect("it comes back");
+            }
+            assert_eq!(message, [7; MESSAGE_BYTES]);
+            clock.now().since(began).as_secs_f64() * 1e6 / f64::from(rounds)
+        })
+    })
+    .0
+}
+
+/// One connection between the kernel and the board: Gbit/s at whoever receives.
+pub(super) fn transfer(who: Who, way: Way, cpus: [usize; 2], length: Duration) -> f64 {
+    let device = Device { mtu_bytes: 1500, whole: true };
+    let clock = Clock::new();
+    let own = (who == Who::Own).then(|| Application::new(way, clock, length));
+    let ((far, near), own) = with_board(device, own, Wait::Poll, cpus, |door| {
+        std::thread::scope(|scope| {
+            // Listens before the kernel calls.
+            let (listens, called) = std::sync::mpsc::channel();
+            let near = (who == Who::Attached).then(|| {
+                scope.spawn(move || {
+                    attached(door, async |board| near(&board, way, clock, length, listens).await)
+                })
+            });
+            if near.is_some() {
+                called.recv().expect("it listens");
+            }
+            let to = |port| SocketAddr::from((BEHIND, port));
+            let far = match way {
+                Way::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
+                Way::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
+            };
+            (far, near.map(|near| near.join().expect("the program is content")))
+        })
+    });
+    let taken = if way == Way::Receives { near.or(own).expect("one of the two receives") } else { far };
+    taken.gbit_per_second()
+}
+
+/// The attached program's side.
+async fn near(
+    board: &Attachment,
+    way: Way,
+    clock: Clock,
+    length: Duration,
+    listens: std::sync::mpsc::Sender<()>,
+) -> Taken {
+    let port = if way == Way::Receives { SINK } else { SOURCE };
+    let listener = board.listen(SocketAddr::from((BEHIND, port))).await.expect("the port is free");
+    listens.send(()).expect("somebody waits");
+    let (mut stream, _) = listener.accept().await.expect("it calls");
+    let mut buffer = crate::noise(1, BUFFER_BYTES);
+    let mut taken = Taken::default();
+    let until = clock.now() + length;
+    if way == Way::Sends {
+        while clock.now() < until {
+            stream.write_all(&buffer).await.expect("the peer reads");
+        }
+        stream.shutdown().await.expect("it is open");
+        let _ = stream.read(&mut buffer).await;
+    } else {
+        while let count @ 1.. = stream.read(&mut buffer).await.expect("the peer sends") {
+            taken.take(count, clock.now());
+        }
+    }
+    taken
+}
