@@ -10,10 +10,11 @@
 use crate::board::Board;
 use crate::edge::{Completion, Inbox, StreamId};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use kiban_ground::{Instant, Pdu, Slice};
+use kiban_ground::{Instant, Page, Pdu, SharedBytes, Slice};
 use kiban_stack::tcp;
 use kiban_stack::udp::{self, SocketId};
 use kiban_stack::vi;
@@ -179,8 +180,36 @@ impl Host<'_> {
         }
     }
 
+    /// The same of bytes that somebody else may change meanwhile: each is read once.
+    pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, Refused> {
+        if self.board.ip.tcp.config().copy_chunk_bytes.is_some() {
+            let mut own = Vec::new();
+            bytes.append_to(&mut own);
+            return self.write(id, &own);
+        }
+        self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
+            let count = count.min(page.room());
+            bytes.copy_to(from, &mut page.unwritten()[..count]);
+            page.land(count)
+        })
+    }
+
     /// Writes at most `most` bytes of the front of `bytes`.
     fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, Refused> {
+        self.write_by(id, bytes.len(), most, |page, from, count| {
+            page.append(&bytes[from..from + count]).expect("the page has room")
+        })
+    }
+
+    /// Writes at most `most` bytes of so many; `put` copies a run of them into a page that has room, as far as it has.
+    #[inline]
+    fn write_by(
+        &mut self,
+        id: StreamId,
+        length: usize,
+        most: usize,
+        put: impl Fn(&mut Page, usize, usize) -> Slice,
+    ) -> Result<usize, Refused> {
         let Board { edge, memory, copies, ip, unsettled, .. } = &mut *self.board;
         let others_wait = !edge.page_line.is_empty();
         let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
@@ -191,7 +220,7 @@ impl Host<'_> {
             return Err(Refused::Tcp(tcp::Refusal::Finished));
         }
         let mut writer = ip.tcp.writer(stream.session)?;
-        let (grain, room) = (writer.grain(), writer.room_for(bytes.len()).min(most));
+        let (grain, room) = (writer.grain(), writer.room_for(length).min(most));
         let mut written = 0;
         let mut out_of_pages = false;
         while written < room {
@@ -207,7 +236,7 @@ impl Host<'_> {
                 stream.grain_filled = 0;
             }
             let count = (room - written).min(grain - stream.grain_filled);
-            let slice = page.append(&bytes[written..written + count]).expect("the page has room");
+            let slice = put(page, written, count);
             written += slice.len();
             stream.grain_filled += slice.len();
             writer.push(slice).expect("no more is written than there is room for");
@@ -217,7 +246,7 @@ impl Host<'_> {
         if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
             stream.page = None;
         }
-        if written < bytes.len().min(most) {
+        if written < length.min(most) {
             stream.wants_room = true;
             if out_of_pages && !stream.waits_for_page {
                 stream.waits_for_page = true;

@@ -98,7 +98,6 @@ pub struct Desk {
     places: BTreeMap<StreamId, Place>,
     /// What found the ring full.
     telling: VecDeque<Told>,
-    piece: Vec<u8>,
     counters: DeskCounters,
     /// Asks since the client was last rung for the room that this made.
     taken: usize,
@@ -128,7 +127,6 @@ impl Desk {
             listeners: BTreeMap::new(),
             places: BTreeMap::new(),
             telling: VecDeque::new(),
-            piece: Vec::new(),
             counters: DeskCounters::default(),
             taken: 0,
             gone: false,
@@ -454,7 +452,7 @@ impl Desk {
     fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Condemned> {
         // Before anything is looked at: what comes later is told.
         self.bell(slot, 0).arm();
-        let Desk { slots, piece, counters, places, .. } = self;
+        let Desk { slots, counters, places, .. } = self;
         let Some(state) = &mut slots[slot as usize] else { return Ok(()) };
         if matches!(state.state, State::Offered(_)) {
             return Ok(());
@@ -462,7 +460,7 @@ impl Desk {
         let mut moved = false;
         if let Some(stream) = state.stream {
             if state.state != State::Opening && state.ended.is_none() {
-                moved |= state.go_out(stream, piece, host, counters)?;
+                moved |= state.go_out(stream, host, counters)?;
             }
             if state.state == State::Closing {
                 let is_empty = state.outward.is_empty() && state.out.here()? == 0;
@@ -532,7 +530,6 @@ impl Slot {
     fn go_out(
         &mut self,
         stream: StreamId,
-        piece: &mut Vec<u8>,
         host: &mut Host<'_>,
         counters: &mut DeskCounters,
     ) -> Result<bool, Condemned> {
@@ -564,15 +561,14 @@ impl Slot {
             // What the stream has no room for stays in the pipe, but for a first piece that has the board tell of room.
             let room = host.room(stream).unwrap_or(0);
             let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
-            piece.clear();
-            self.out.take(most, |bytes| bytes.append_to(piece));
+            let outward = &mut self.outward;
+            self.out.take(most, |bytes| {
+                let taken =
+                    if outward.is_empty() { host.write_shared(stream, bytes).unwrap_or(0) } else { 0 };
+                counters.bytes_out += taken as u64;
+                bytes.after(taken).append_to(outward);
+            });
             moved = true;
-            let count = host.write(stream, piece).unwrap_or(0);
-            counters.bytes_out += count as u64;
-            if count < piece.len() {
-                self.outward = piece[count..].to_vec();
-                return Ok(moved);
-            }
         }
     }
 

@@ -26,7 +26,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 /// A program on the board.
 fn on_board(place: &Place, program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["60", KIBAN, "run", "--"]).args(program);
+    command.args(["60", KIBAN, "run", "--board", "lab", "--"]).args(program);
     command.env("XDG_RUNTIME_DIR", &place.0).env("KIBAN_VERBS_LIB", &*LIBRARY).current_dir(&place.0);
     command
 }
@@ -128,8 +128,8 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // What is still on its way when the sender has sent enough is not counted by iperf3.
-    assert!(bytes >= 18 << 20, "{more:?}: {bytes}");
+    // What is still on its way when the sender has sent enough is not counted by iperf3: buffers of both ends, some MB.
+    assert!(bytes >= 10 << 20, "{more:?}: {bytes}");
 }
 
 /// What Python sees of names, options, waiting, ends.
