@@ -3,7 +3,8 @@
 //! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for its answer, as the board
 //!           does for work.
 //! Transfer  the same kernel peer, board and device as in the other rows; what comes is read, and what leaves is written, by the
-//!           attached program. It shares the kernel peer's processor.
+//!           attached program. It shares the kernel peer's processor: with whole segments those two and the board would keep three
+//!           busy, and two are what there is; packet by packet the board's is the busy one.
 //! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
 
 use super::board::{Application, config};
@@ -131,8 +132,7 @@ pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
 }
 
 /// One connection between the kernel and the board: Gbit/s at whoever receives.
-pub(super) fn transfer(who: Who, way: Way, cpus: [usize; 2], length: Duration) -> f64 {
-    let device = Device { mtu_bytes: 1500, whole: true };
+pub(super) fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
     let clock = Clock::new();
     let own = (who == Who::Own).then(|| Application::new(way, clock, length));
     let ((far, near), own) = with_board(device, own, Wait::Poll, cpus, |door| {

@@ -201,14 +201,17 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
         ("attached", |_: &mut _| attach::echo(cpus, if quick { 2_000 } else { 20_000 })),
         Target::at_most(15.0),
     );
-    for (way, verb) in [(Way::Receives, "receives"), (Way::Sends, "sends")] {
-        bench.compare(
-            &format!("TUN, MTU 1500, whole segments, {verb}, attached beside the board's own"),
-            Unit::GbitPerSecond,
-            ("attached", |_: &mut _| attach::transfer(attach::Who::Attached, way, cpus, length)),
-            ("own", |_: &mut _| attach::transfer(attach::Who::Own, way, cpus, length)),
-            Target::ratio_at_least(0.9),
-        );
+    for (whole, what) in [(true, "whole segments"), (false, "packets")] {
+        let device = Device { mtu_bytes: 1500, whole };
+        for (way, verb) in [(Way::Receives, "receives"), (Way::Sends, "sends")] {
+            bench.compare(
+                &format!("TUN, MTU 1500, {what}, {verb}, attached beside the board's own"),
+                Unit::GbitPerSecond,
+                ("attached", |_: &mut _| attach::transfer(attach::Who::Attached, way, device, cpus, length)),
+                ("own", |_: &mut _| attach::transfer(attach::Who::Own, way, device, cpus, length)),
+                Target::ratio_at_least(0.9),
+            );
+        }
     }
 }
 

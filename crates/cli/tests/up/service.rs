@@ -24,6 +24,11 @@ fn a_configuration_is_judged_without_touching_anything() {
         told.ends_with("bad.toml: line 8: kind: `ecco` is not known here: did you mean `echo`?\n"),
         "{told}"
     );
+    // Boards of root's are found from everywhere.
+    if std::fs::read_dir("/run/kiban").is_ok_and(|mut boards| boards.next().is_some()) {
+        println!("skipped in part: a board runs on this machine already (/run/kiban)");
+        return;
+    }
     let output = place.kiban(&["status"]);
     assert_eq!(
         (output.status.code(), text(&output).as_str()),
