@@ -268,6 +268,7 @@ fn what_needs_a_new_board_is_named() {
         ("via = \"10.0.0.254\"", "via = \"10.0.0.253\"", None),
         ("kind = \"echo\"", "kind = \"discard\"", None),
         ("drain = \"5s\"", "\n\n\ndrain = \"6s\"", None),
+        ("drain = \"5s\"", "drain = \"5s\"\nwait = \"poll\"", Some("wait")),
         ("127.0.0.1:9464", "127.0.0.1:9465", None),
     ] {
         let text = GOOD.replacen(from, to, 1);
@@ -330,4 +331,46 @@ fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
     let none = BRIDGE.split("[[bridge]]").next().expect("it has one").replace("vc-mux\"", "llc\"");
     let none = none.replace("[[port.pvc]]", "address = \"10.0.0.1/24\"\n[[port.pvc]]");
     assert_eq!(read(&none).needs_new_board(&plan), Some("bridge".into()));
+}
+
+#[test]
+fn doors_for_programs_of_this_host_have_no_place_to_listen() {
+    let doors = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
+    let text = format!("wait = \"hybrid:50us\"\n{GOOD}{doors}");
+    let plan = Plan::read(&text, "file").expect("good");
+    assert_eq!(plan.wait.to_string(), "hybrid:50us");
+    let [.., attach, sockets] = &plan.services[..] else { panic!("two doors") };
+    assert_eq!(
+        (attach.sessions_max, attach.listen, sockets.listen),
+        (9, End::Door("attach"), End::Door("sockets"))
+    );
+    let Kind::Attach { door } = &attach.kind else { panic!("a door") };
+    assert!(door.ends_with("kiban/lab.streams"), "{}", door.display());
+    let lines = text.lines().count();
+    for (more, expected) in [
+        (
+            "[[service]]\nkind = \"attach\"\nname = \"two\"\n",
+            format!("line {}: kind: `attach` listens on this host already: take another port", lines + 2),
+        ),
+        (
+            "[[service]]\nkind = \"sockets\"\nlisten = \"10.0.0.1:1\"\n",
+            format!(
+                "line {}: `listen` is no key of the service `sockets` (kind sockets): leave it out",
+                lines + 2
+            ),
+        ),
+        (
+            "[[service]]\nkind = \"echo\"\n",
+            format!("line {}: `echo` has no listen: add listen = \"10.9.0.2:80\"", lines + 2),
+        ),
+    ] {
+        let mistake = Plan::read(&format!("{text}{more}"), "file").expect_err(more).to_string();
+        assert_eq!(mistake, expected);
+    }
+    let mistake =
+        Plan::read(&text.replacen("hybrid:50us", "hybrid", 1), "file").expect_err("no way").to_string();
+    assert!(
+        mistake.starts_with("line 1: wait: `hybrid` cannot be read: no way to wait: write poll,"),
+        "{mistake}"
+    );
 }

@@ -216,8 +216,14 @@ fn guesses_are_few_however_many_come_at_once() {
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
     assert_eq!(server.log.count("not let in"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not judged");
-    // The right one is not judged from here either, and quickly.
-    place.fails(&["ls", &home], "2000 association with user not allowed");
+    // The right one is not judged from here either, as long as the wait lasts. On a busy machine that may be over before it comes, and
+    // begins anew with another guess.
+    let is_held = (0..5).any(|_| {
+        guess().wait_with_output().expect("it ends");
+        let output = place.try_run(&["ls", &home]);
+        String::from_utf8_lossy(&output.stderr).contains("2000 association with user not allowed")
+    });
+    assert!(is_held, "whoever knows the password is judged right after guesses");
     let line = server.log.wait("who guessed", |line| line["message"] == "not let in");
     assert_eq!((line["user"].as_str(), line["refusal"].as_str()), (Some("eve"), Some("Password")));
 }
