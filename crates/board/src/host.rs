@@ -190,7 +190,10 @@ impl Host<'_> {
         self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
             let count = count.min(page.room());
             bytes.copy_to(from, &mut page.unwritten()[..count]);
-            page.land(count)
+            let mut slice = page.land(count);
+            // Of the bytes that will be sent, not of those that stand there meanwhile.
+            slice.sum_again();
+            slice
         })
     }
 

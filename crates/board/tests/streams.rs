@@ -262,6 +262,28 @@ fn what_cannot_be_is_said_with_its_reason() {
 }
 
 #[test]
+fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
+    const ASKS: usize = 5000;
+    let mut rig = Rig::new(4);
+    rig.ask(Ask::Listen { listener: 1, local: socket(0, 9) });
+    assert!(matches!(rig.told.pop_front(), Some(Told::Listening { result: Ok(()), .. })));
+    for _ in 0..ASKS {
+        rig.client.ask(Ask::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
+        rig.desk.work(&mut rig.pair.boards[0].host()).expect("a decent client");
+    }
+    assert!(!rig.desk.is_ready(), "what it asks waits in its own ring");
+    while rig.told.len() < ASKS {
+        let before = rig.told.len();
+        rig.run();
+        assert!(rig.told.len() > before, "{before} of {ASKS}");
+    }
+    let taken = Told::Listening { listener: 2, result: Err(Why::InUse) };
+    assert!(rig.told.iter().all(|told| *told == taken));
+    rig.desk.leave(&mut rig.pair.boards[0].host());
+    rig.is_home();
+}
+
+#[test]
 fn a_reset_is_told_after_what_came_before_it() {
     let mut rig = Rig::new(1);
     let (slot, far) = rig.connected();

@@ -51,17 +51,32 @@ impl Reload {
 
 /// Stop a board that `kiban up` runs.
 ///
-/// Services listen no more, and sessions have `drain` (10 s) to end; asked a second time, it stops at once.
+/// Services listen no more, and sessions have `drain` (10 s) to end; asked a second time, it stops at once. This waits until the board
+/// has gone.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  kiban down\n  kiban down lab")]
+#[command(
+    after_help = "Examples:\n  kiban down && kiban up board.toml\n  kiban down lab --no-wait      sessions may still be ending"
+)]
 pub(crate) struct Down {
     /// The board's name; not needed where one runs.
     name: Option<String>,
+    /// Do not wait until it has gone.
+    #[arg(long)]
+    no_wait: bool,
 }
 
 impl Down {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        order(self.name.as_deref(), Question::Down {})
+        let mut caller = Caller::call(self.name.as_deref())?;
+        match caller.ask(&Question::Down {})? {
+            Reply::Done(what) => crate::print(&(what + "\n"))?,
+            Reply::Refused(why) => return Err(why),
+            Reply::Status(_) | Reply::Loopback(_) => return Err("the board told what was not asked".into()),
+        }
+        if !self.no_wait {
+            caller.wait();
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -103,6 +118,19 @@ fn order(name: Option<&str>, question: Question) -> Result<ExitCode, String> {
         }
         Reply::Refused(why) => Err(why),
         Reply::Status(_) | Reply::Loopback(_) => Err("the board told what was not asked".into()),
+    }
+}
+
+/// Why a board cannot be used by programs: it does not run, is another's, or lacks the service of a kind.
+pub(crate) fn why_not(board: Option<&str>, kind: &str, otherwise: &str) -> String {
+    let lacks = |status: &Status| !status.services.iter().any(|service| service.kind == kind);
+    match Caller::call(board).and_then(|mut caller| ask_status(&mut caller)) {
+        Ok(status) if lacks(&status) => {
+            let name = status.name;
+            format!("board {name} takes no programs: add a service of kind \"{kind}\" to its configuration")
+        }
+        Ok(_) => otherwise.to_owned(),
+        Err(why) => why,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `kiban connect`: standard input and output on a TCP stream of a running board.
 
+use crate::board::why_not;
 use clap::Args;
 use kiban_real::streams::{Attachment, Stream};
 use std::net::SocketAddr;
@@ -15,8 +16,8 @@ use tokio::io::AsyncWriteExt as _;
     after_help = "Examples:\n  kiban connect 10.9.0.1:7\n  printf 'GET / HTTP/1.0\\r\\n\\r\\n' | kiban connect 10.9.0.1:80\n  kiban connect --listen 10.9.0.2:5000 > file     and, on another host:  nc 10.9.0.2 5000 < file\n\nExit status: 0 when both sides ended in order, 1 otherwise."
 )]
 pub(crate) struct Connect {
-    /// To whom, or where to listen: an IP address and a port.
-    address: SocketAddr,
+    /// To whom, or where to listen: a host and a port.
+    address: String,
     /// Wait at this address of the board for one who connects.
     #[arg(long)]
     listen: bool,
@@ -30,12 +31,20 @@ impl Connect {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("this cannot begin: {error}"))?;
         let ended = runtime.block_on(async {
-            let board = Attachment::attach(self.board.as_deref()).await.map_err(|error| error.to_string())?;
+            let board = self.board.as_deref();
+            let board = Attachment::attach(board)
+                .await
+                .map_err(|error| why_not(board, "attach", &error.to_string()))?;
+            let address = tokio::net::lookup_host(&self.address).await.map(|mut found| found.next());
+            let address: SocketAddr = address
+                .ok()
+                .flatten()
+                .ok_or_else(|| format!("{}: no such host and port: write 10.9.0.1:80", self.address))?;
             let say = |error: std::io::Error| format!("{}: {error}", self.address);
             let stream = if self.listen {
-                board.listen(self.address).await.map_err(say)?.accept().await.map_err(say)?.0
+                board.listen(address).await.map_err(say)?.accept().await.map_err(say)?.0
             } else {
-                board.connect(self.address).await.map_err(say)?
+                board.connect(address).await.map_err(say)?
             };
             exchange(stream).await.map_err(say)
         });
@@ -57,6 +66,9 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         tokio::io::copy(&mut from, &mut stdout).await?;
         stdout.flush().await
     };
-    tokio::try_join!(out, back)?;
-    Ok(())
+    match tokio::try_join!(out, back) {
+        // Whoever reads our output has had enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        ended => ended.map(|_| ()),
+    }
 }

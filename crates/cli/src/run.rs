@@ -4,6 +4,7 @@
 //!           this process's place.
 //! Limits    a program with more rights than its user (set-user-ID, capabilities), or linked without libc.so, does not load it.
 
+use crate::board::why_not;
 use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
 use clap::Args;
 use kiban_real::streams::{folders, sockets_door};
@@ -59,10 +60,10 @@ impl Run {
 
 /// The door of a board; without a name of the only one that lends sockets.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
-    let remedy = "add a service of kind \"sockets\" to its configuration";
+    let why = || why_not(board, "sockets", "the board's door for sockets is closed: it may be stopping");
     if let Some(board) = board {
         let found = folders().iter().map(|folder| sockets_door(folder, board)).find(|door| door.exists());
-        return found.ok_or_else(|| format!("no board {board} lends sockets: {remedy}"));
+        return found.ok_or_else(why);
     }
     let files = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
     let doors: Vec<PathBuf> = files
@@ -71,7 +72,7 @@ fn door(board: Option<&str>) -> Result<PathBuf, String> {
         .collect();
     match &doors[..] {
         [one] => Ok(one.clone()),
-        [] => Err(format!("no board lends sockets: {remedy}")),
+        [] => Err(why()),
         many => {
             let names =
                 many.iter().filter_map(|door| door.file_stem()).map(|name| name.display().to_string());

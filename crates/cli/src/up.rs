@@ -1,7 +1,7 @@
 //! `kiban up`: a board as a service of this host.
 
 use clap::Args;
-use kiban_service::control::Desk;
+use kiban_service::control::{Desk, boards};
 use kiban_service::{Running, read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +34,10 @@ impl Up {
                 plan.name
             ))?;
             return Ok(ExitCode::SUCCESS);
+        }
+        // Its links would be found taken, which says less.
+        if boards().contains(&plan.name) {
+            return Err(format!("a board {} runs already: kiban down {0} stops it", plan.name));
         }
         crate::log::begin(plan.log_json);
         let mut running = Running::start(plan, &self.file)?;

@@ -110,7 +110,7 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
                 "run 'make verbs' or 'make install' in kiban's sources, or name their folder in {FOLDER}"
             ),
         };
-        return Err(format!("{} are not in {}: {remedy}", libraries.join(", "), looked.join(" or in ")));
+        return Err(format!("{} not found in {}: {remedy}", libraries.join(", "), looked.join(" or in ")));
     };
     let found = found.canonicalize().map_err(|error| format!("{}: {error}", found.display()))?;
     // ld.so(8) knows no way to write these.

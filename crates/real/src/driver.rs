@@ -471,7 +471,9 @@ impl Driver {
                 return;
             }
             let deadline = self.deadline().min(until);
-            waiting.wait(&*doors, &*doors, deadline, || self.turn().then_some(()));
+            // What has come may be under way for a while: then there is an earlier moment to look.
+            let look = || (self.turn() || self.deadline() < deadline).then_some(());
+            waiting.wait(&*doors, &*doors, deadline, look);
         }
     }
 

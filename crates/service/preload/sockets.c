@@ -9,7 +9,7 @@
  *           listens on an unspecified address listens on the board alone.
  * Waits     connect() of a socket that does not block says EINPROGRESS; the socket can be written to when the stream is open.
  * Ends      a stream that is reset reads as ECONNRESET: the board has hung up, though this side had not finished.
- * Left out  UDP; urgent data; SO_LINGER; a port that the system chooses for a listener (it stays the system's); names after exec;
+ * Left out  a number that epoll knew, or that was copied (dup), before it connected: those go on with the system's socket; UDP; urgent data; SO_LINGER; a port that the system chooses for a listener (it stays the system's); names after exec;
  *           what bind() has to say is said by listen(). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,6 +63,8 @@ static int beyond;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Whether there is any: until then a read costs one look. */
 static _Atomic bool any;
+/* Whether any connects, or did: until then nothing is looked up before a read. */
+static _Atomic bool connects;
 
 #define SYSTEM(result, name, ...)                                                                                                \
     static result (*system_##name)(__VA_ARGS__);                                                                                  \
@@ -94,7 +96,15 @@ static void find_all(void) {
         door = NULL;
 }
 
-__attribute__((constructor)) static void begin(void) { pthread_once(&once, find_all); }
+/* A child has the lock free, whatever a thread of its parent's was about. */
+static void take_lock(void) { pthread_mutex_lock(&lock); }
+static void free_lock(void) { pthread_mutex_unlock(&lock); }
+
+__attribute__((constructor)) static void begin(void) {
+    pthread_once(&once, find_all);
+    if (door)
+        pthread_atfork(take_lock, free_lock, free_lock);
+}
 
 /* ---- What is known ---- */
 
@@ -228,9 +238,7 @@ static bool receive(int socket, struct entry *told, int *file, int flags) {
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
     ssize_t count;
     *file = -1;
-    do
-        count = system_recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
-    while (count < 0 && errno == EINTR && !(flags & MSG_DONTWAIT));
+    count = system_recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
     if (count < 0)
         return false;
     struct cmsghdr *control = CMSG_FIRSTHDR(&message);
@@ -255,8 +263,10 @@ static int ask(const struct entry *entry, struct entry *told, int *file) {
     int error = 0;
     if (system_connect(socket_, (struct sockaddr *)&name, sizeof name))
         error = ENOTCONN;
-    else if (send(socket_, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry || !receive(socket_, told, file, 0))
+    else if (send(socket_, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
         error = ENOTCONN;
+    while (!error && !receive(socket_, told, file, 0))
+        error = errno == EINTR ? 0 : ENOTCONN;
     close(socket_);
     return error;
 }
@@ -265,6 +275,13 @@ static int ask(const struct entry *entry, struct entry *told, int *file) {
 static int take_place(int fd, int file) {
     int status = fcntl(fd, F_GETFL), closes = fcntl(fd, F_GETFD);
     int error = 0;
+    static const int times[] = {SO_RCVTIMEO, SO_SNDTIMEO};
+    for (unsigned at = 0; at < 2; at++) {
+        struct timeval time;
+        socklen_t length = sizeof time;
+        if (!system_getsockopt(fd, SOL_SOCKET, times[at], &time, &length))
+            system_setsockopt(file, SOL_SOCKET, times[at], &time, length);
+    }
     if (status < 0 || fcntl(file, F_SETFL, status & O_NONBLOCK) || dup3(file, fd, closes & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
         error = errno;
     close(file);
@@ -291,10 +308,7 @@ static int fail(int error) {
 /* Of one that connects: 0 it is open, EINPROGRESS, or why it is not. */
 static int outcome(int fd, struct known *known, int wait_ms) {
     struct pollfd polled = {fd, POLLOUT, 0};
-    int ready;
-    do
-        ready = poll(&polled, 1, wait_ms);
-    while (ready < 0 && errno == EINTR && wait_ms < 0);
+    int ready = poll(&polled, 1, wait_ms);
     if (ready <= 0)
         return ready < 0 ? errno : EINPROGRESS;
     if (polled.revents & POLLHUP) {
@@ -313,6 +327,18 @@ static int outcome(int fd, struct known *known, int wait_ms) {
     known->state = CONNECTED;
     note(fd, *known);
     return 0;
+}
+
+/* Before something is read: a stream that could not be opened has nothing to read but why. */
+static bool failed(int fd) {
+    struct known known;
+    if (!connects || !find(fd, &known) || known.state != CONNECTING)
+        return false;
+    int error = outcome(fd, &known, 0);
+    if (!error || error == EINPROGRESS)
+        return false;
+    errno = error;
+    return true;
 }
 
 /* Nothing was read: whether that is an end, or a reset. */
@@ -398,6 +424,7 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
     bool waits = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
     if ((error = take_place(fd, file)))
         return fail(error);
+    connects = true;
     known = (struct known){.state = CONNECTING, .domain = domain};
     known.name[LOCAL] = name_of(&told, LOCAL, domain);
     known.name[REMOTE] = name_of(&entry, REMOTE, domain);
@@ -431,6 +458,22 @@ OURS int listen(int fd, int backlog) {
     return 0;
 }
 
+/* The board has gone: its listener would be ready for ever, and nobody would come. One takes its place that never is. */
+static void fall_silent(int fd) {
+    int ends[2];
+    static const char words[] = "kiban: the board has gone: nothing is listened for any more; begin the program again\n";
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return;
+    /* The other end stays open as long as the process lives. */
+    if (!take_place(fd, ends[0])) {
+        struct known silent = {.state = LISTENING, .domain = AF_INET};
+        note(fd, silent);
+        if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
+            errno = 0;
+    }
+    errno = ECONNABORTED;
+}
+
 OURS int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
     pthread_once(&once, find_all);
     struct known known;
@@ -439,8 +482,11 @@ OURS int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
     struct entry told;
     int file;
     bool waits = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
-    if (!receive(fd, &told, &file, waits ? 0 : MSG_DONTWAIT))
+    if (!receive(fd, &told, &file, waits ? 0 : MSG_DONTWAIT)) {
+        if (errno == EINVAL)
+            fall_silent(fd);
         return -1;
+    }
     if (told.what != TOLD_ACCEPTED || file < 0) {
         if (file >= 0)
             close(file);
@@ -472,7 +518,8 @@ OURS int getpeername(int fd, struct sockaddr *name, socklen_t *length) {
     struct known known;
     if (!find(fd, &known))
         return system_getpeername(fd, name, length);
-    return known.state == CONNECTED ? tell_name(&known.name[REMOTE], name, length) : fail(ENOTCONN);
+    bool is_open = known.state == CONNECTED || (known.state == CONNECTING && outcome(fd, &known, 0) == 0);
+    return is_open ? tell_name(&known.name[REMOTE], name, length) : fail(ENOTCONN);
 }
 
 static int tell(void *target, socklen_t *length, const void *value, socklen_t bytes) {
@@ -551,26 +598,28 @@ OURS int shutdown(int fd, int how) {
 
 OURS ssize_t read(int fd, void *target, size_t bytes) {
     pthread_once(&once, find_all);
-    return ended(fd, system_read(fd, target, bytes), bytes);
+    return failed(fd) ? -1 : ended(fd, system_read(fd, target, bytes), bytes);
 }
 
 OURS ssize_t readv(int fd, const struct iovec *parts, int count) {
     pthread_once(&once, find_all);
-    return ended(fd, system_readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0);
+    return failed(fd) ? -1 : ended(fd, system_readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0);
 }
 
 OURS ssize_t recv(int fd, void *target, size_t bytes, int flags) {
     pthread_once(&once, find_all);
-    return ended(fd, system_recv(fd, target, bytes, flags), bytes);
+    return failed(fd) ? -1 : ended(fd, system_recv(fd, target, bytes, flags), bytes);
 }
 
 OURS ssize_t recvfrom(int fd, void *target, size_t bytes, int flags, struct sockaddr *name, socklen_t *length) {
     pthread_once(&once, find_all);
-    return ended(fd, system_recvfrom(fd, target, bytes, flags, name, length), bytes);
+    return failed(fd) ? -1 : ended(fd, system_recvfrom(fd, target, bytes, flags, name, length), bytes);
 }
 
 OURS ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     pthread_once(&once, find_all);
+    if (failed(fd))
+        return -1;
     ssize_t count = system_recvmsg(fd, message, flags);
     return ended(fd, count, message && message->msg_iovlen ? message->msg_iov[0].iov_len : 0);
 }

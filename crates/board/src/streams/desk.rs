@@ -152,7 +152,12 @@ impl Desk {
 
     /// Whether the client has asked something: one look.
     pub fn is_ready(&self) -> bool {
-        self.work.is_ready()
+        self.work.is_ready() && !self.is_deaf()
+    }
+
+    /// A client that does not hear what it is told is not heard, either.
+    fn is_deaf(&self) -> bool {
+        self.telling.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
 
     /// Whether a client that has gone has left nothing behind.
@@ -167,6 +172,9 @@ impl Desk {
     pub fn work(&mut self, host: &mut Host<'_>) -> Result<bool, Condemned> {
         let shape = self.layout.shape();
         for _ in 0..shape.slots() {
+            if self.is_deaf() {
+                break;
+            }
             let mut entry = [0; ENTRY_BYTES];
             // Copied once; only the copy is judged.
             match self.work.peek()? {
@@ -463,7 +471,7 @@ impl Desk {
                 moved |= state.go_out(stream, host, counters)?;
             }
             if state.state == State::Closing {
-                let is_empty = state.outward.is_empty() && state.out.here()? == 0;
+                let is_empty = state.outward.is_empty() && (state.client_finished || state.out.here()? == 0);
                 if is_empty || state.ended.is_some() {
                     let in_order = is_empty && state.ended.is_none_or(|why| why == Why::Closed);
                     *(if in_order { &mut counters.ended } else { &mut counters.cut }) += 1;

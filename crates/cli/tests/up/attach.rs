@@ -218,5 +218,5 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
     );
     let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
-    assert!(told.contains("no board moon takes clients: add a service of kind \"attach\""), "{told}");
+    assert!(told.contains("no board moon runs; these do: lab"), "{told}");
 }

@@ -218,6 +218,23 @@ fn ping(arguments: &[&str]) -> String {
 }
 
 #[test]
+fn what_is_under_way_arrives_in_its_time_though_nothing_else_comes() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("sparse");
+    let _board = place.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
+    // The next ping would wake a board that sleeps too long, half a second later.
+    let output = run("ping", &["-n", "-c", "6", "-i", "0.5", "-W", "20", "10.9.0.2"]);
+    let told = text(&output);
+    let times: Vec<f64> =
+        told.lines().filter_map(|line| line.split_once("time=")?.1.split_once(' ')?.0.parse().ok()).collect();
+    // The first one asks for the address as well.
+    assert_eq!(times.len(), 6, "{told}");
+    assert!(times[1..].iter().all(|time| (10.0..300.0).contains(time)), "{told}");
+}
+
+#[test]
 fn pings_of_every_size_and_with_options_are_answered() {
     if !enter() {
         return;

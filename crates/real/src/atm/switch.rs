@@ -198,7 +198,7 @@ impl SwitchDriver {
         let doors = self.doors.clone();
         loop {
             while self.turn() {
-                if !self.gone.is_empty() || doors.is_woken() {
+                if !self.gone.is_empty() || doors.is_woken() || self.clock.now() >= until {
                     break;
                 }
             }
@@ -206,7 +206,9 @@ impl SwitchDriver {
                 return;
             }
             let deadline = self.deadline().min(until);
-            waiting.wait(&*doors, &*doors, deadline, || (self.turn() || doors.is_woken()).then_some(()));
+            // What has come may be under way for a while: then there is an earlier moment to look.
+            let look = || (self.turn() || doors.is_woken() || self.deadline() < deadline).then_some(());
+            waiting.wait(&*doors, &*doors, deadline, look);
         }
     }
 }

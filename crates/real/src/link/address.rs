@@ -462,7 +462,8 @@ fn ends(text: &str, default: Option<u16>) -> Result<Ends, String> {
 fn share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
-        None => text.parse().ok()?,
+        // One without a sign is a part of one; what is neither 0 nor less than 1 was meant in per cent.
+        None => text.parse().ok().filter(|share| *share < 1.0)?,
     };
     (0.0..=1.0).contains(&share).then_some(share)
 }

@@ -152,10 +152,25 @@ impl Door {
 
     /// The next caller that is here.
     pub fn caller(&self) -> Option<Half> {
+        self.next_caller().ok().flatten()
+    }
+
+    /// The same; who minds that the system has no files left is told so.
+    ///
+    /// # Errors
+    /// The system's, of accepting.
+    pub fn next_caller(&self) -> io::Result<Option<Half>> {
         loop {
-            let (socket, _) = self.listener.accept().ok()?;
+            let (socket, _) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
+                    _ => return Err(error),
+                },
+            };
             if is_ours(&socket) && socket.set_nonblocking(true).is_ok() {
-                return Some(Half { socket: Some(socket), calls: None });
+                return Ok(Some(Half { socket: Some(socket), calls: None }));
             }
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn told_of(name: &str, what: &str, privilege: &str, error: io::Error)
         Some(libc::EPERM | libc::EACCES) => format!(
             ": this needs {privilege}; run as root, or give the program that capability (setcap {}+ep), or use a link that needs \
              none (udp-packets:, udp-cells:, pcap: and others)",
-            privilege.to_lowercase()
+            privilege.to_lowercase().replace(" and ", ",").replace(", ", ",")
         ),
         Some(libc::ENODEV) => ": there is no such interface".to_owned(),
         Some(libc::EBUSY) => ": another program uses it".to_owned(),

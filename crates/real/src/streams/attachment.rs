@@ -471,14 +471,15 @@ async fn listen(shared: Weak<Shared>, socket: UnixStream) {
     }
 }
 
-/// Takes the bytes that woke us. Whether the board has gone.
+/// Takes the bytes that woke us, a bounded number of them. Whether the board has gone.
 fn has_hung_up(socket: &UnixStream) -> bool {
-    let mut bytes = [0; 64];
-    loop {
+    let mut bytes = [0; 4096];
+    for _ in 0..4 {
         match socket.try_read(&mut bytes) {
             Ok(0) => return true,
             Ok(_) => {}
             Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
         }
     }
+    false
 }

@@ -333,6 +333,15 @@ impl Judge<'_> {
             None => link::mac(&said.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
         };
         let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
+        if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address)
+            && addresses.iter().any(|(own, _)| own == host)
+        {
+            return Err(self.at(
+                word,
+                format!("{host} is the board's own address"),
+                "give the host another of that net",
+            ));
+        }
         Ok(PortPlan {
             name,
             link: said.link.value.clone(),

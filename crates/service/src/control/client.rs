@@ -1,7 +1,7 @@
 //! Who asks a board.
 
 use super::{Question, Reply, folders};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,6 +34,17 @@ pub fn boards() -> Vec<String> {
     names
 }
 
+/// Where this user may not even look.
+fn hidden() -> String {
+    let refused = |folder: &PathBuf| {
+        std::fs::read_dir(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    match folders().into_iter().find(refused) {
+        Some(folder) => format!(" that is this user's; for those in {} ask as root (sudo)", folder.display()),
+        None => String::new(),
+    }
+}
+
 impl Caller {
     /// Calls a board; without a name the only one that runs.
     ///
@@ -44,7 +55,7 @@ impl Caller {
             Some(name) => name.to_owned(),
             None => match &boards()[..] {
                 [one] => one.clone(),
-                [] => return Err("no board runs: kiban up board.toml begins one".into()),
+                [] => return Err(format!("no board runs{}: kiban up board.toml begins one", hidden())),
                 many => return Err(format!("several boards run, name one: {}", many.join(", "))),
             },
         };
@@ -65,9 +76,20 @@ impl Caller {
             }
         }
         Err(why.unwrap_or_else(|| match &boards()[..] {
-            [] => format!("no board {name} runs, nor any other"),
+            [] => format!("no board {name} runs, nor any other{}", hidden()),
             others => format!("no board {name} runs; these do: {}", others.join(", ")),
         }))
+    }
+
+    /// Waits until the board has gone: this connection, and then its socket.
+    pub fn wait(mut self) {
+        let (mut rest, name) = (Vec::new(), self.name.clone());
+        let _ = self.stream.get_ref().set_read_timeout(None);
+        // The board's end hangs up when it stops, or after a silence: then it is called again.
+        let _ = self.stream.read_to_end(&mut rest);
+        if let Ok(again) = Caller::call(Some(&name)) {
+            again.wait();
+        }
     }
 
     /// Its name.

@@ -2,8 +2,8 @@
 //!
 //! Door      `NAME.streams` beside the control socket; a client hands over memory of its making, and has a desk.
 //! Wake      a client that finds the board asleep writes a byte into its socket; one that spins is seen in its ring ([`Chime`]).
-//! End       a client that has gone, by whatever cause, is one that has closed everything: what it had put in still leaves. One that
-//!           breaks a rule is cut, with all that is its own.
+//! End       a client that has gone, by whatever cause, is one that has closed everything: what it had put in still leaves, as long as
+//!           anything does within a minute. One that breaks a rule is cut, with all that is its own.
 //! Bound     [`CLIENTS_MAX`] clients, and `sessions` streams of all together, by what they ask for when they come; who comes beyond
 //!           is hung up on, and counted.
 
@@ -23,6 +23,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+/// How long the streams of a client that has gone may make no progress.
+const LINGER: Duration = Duration::from_secs(60);
 /// Clients at once.
 const CLIENTS_MAX: usize = 256;
 /// How long a client may take to say what it wants.
@@ -67,8 +69,8 @@ enum Client {
     /// It has not said what it wants, and has until then.
     Caller(Half, Instant),
     Attached(Desk, Arc<Channel>),
-    /// It has gone; what it left behind still leaves.
-    Gone(Desk),
+    /// It has gone; what it left behind still leaves: so many bytes had by then.
+    Gone(Desk, u64, Instant),
 }
 
 /// The service.
@@ -78,6 +80,8 @@ pub struct Attach {
     chime: Arc<Chime>,
     files: Files,
     door: Option<Door>,
+    /// Whether nobody looks at the door for a while.
+    rests: bool,
     clients: BTreeMap<u64, Client>,
     next: u64,
     /// Of clients that have gone.
@@ -93,14 +97,24 @@ impl Attach {
     pub fn new(path: PathBuf, bounds: Bounds, chime: Arc<Chime>) -> io::Result<Attach> {
         let (files, past) = (Files::new()?, ServiceCounters::default());
         let (clients, ready) = (BTreeMap::new(), Vec::new());
-        Ok(Attach { path, bounds, chime, files, door: None, clients, next: 0, past, ready })
+        Ok(Attach { path, bounds, chime, files, door: None, rests: false, clients, next: 0, past, ready })
     }
 
     fn on_callers(&mut self, now: Instant) {
-        while let Some(half) = self.door.as_ref().and_then(Door::caller) {
+        while let Some(door) = &self.door {
+            let half = match door.next_caller() {
+                Ok(Some(half)) => half,
+                Ok(None) => return,
+                // The system has no file for it: it is asked again in a while, and not all the time.
+                Err(_) => {
+                    self.rests = self.files.forget(door).is_ok();
+                    return;
+                }
+            };
             let number = self.next;
             self.next += 1;
-            if self.clients.len() < CLIENTS_MAX && self.files.watch(&half, number, Interest::READ).is_ok() {
+            let here = self.clients.values().filter(|client| !matches!(client, Client::Gone(..))).count();
+            if here < CLIENTS_MAX && self.files.watch(&half, number, Interest::READ).is_ok() {
                 self.clients.insert(number, Client::Caller(half, now + GREETING));
             } else {
                 self.past.refused += 1;
@@ -109,7 +123,7 @@ impl Attach {
     }
 
     /// A client's socket can be read: it greets, rings, or has gone.
-    fn on_client(&mut self, number: u64, host: &mut Host<'_>) {
+    fn on_client(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         match self.clients.get_mut(&number) {
             Some(Client::Caller(half, _)) => match attached(half) {
                 Ok(None) => return,
@@ -133,8 +147,10 @@ impl Attach {
                     return;
                 }
             },
-            Some(Client::Attached(_, channel)) if channel.is_gone() => return self.on_gone(number, host),
-            Some(Client::Attached(..) | Client::Gone(_)) | None => {}
+            Some(Client::Attached(_, channel)) if channel.is_gone() => {
+                return self.on_gone(number, host, now);
+            }
+            Some(Client::Attached(..) | Client::Gone(..)) | None => {}
         }
         self.work(number, host);
     }
@@ -143,7 +159,8 @@ impl Attach {
     fn slots(&self) -> usize {
         let slots = |client: &Client| match client {
             Client::Caller(..) => 0,
-            Client::Attached(desk, _) | Client::Gone(desk) => desk.slots(),
+            Client::Attached(desk, _) => desk.slots(),
+            Client::Gone(desk, ..) => desk.streams(),
         };
         self.clients.values().map(slots).sum()
     }
@@ -159,20 +176,21 @@ impl Attach {
     }
 
     /// A client has gone; what it asked before is still done.
-    fn on_gone(&mut self, number: u64, host: &mut Host<'_>) {
+    fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some(Client::Attached(mut desk, _)) = self.clients.remove(&number) else { return };
         if desk.work(host).is_err() {
             desk.break_off(host);
         }
         desk.leave(host);
-        self.clients.insert(number, Client::Gone(desk));
+        let sent = desk.counters().bytes_out;
+        self.clients.insert(number, Client::Gone(desk, sent, now));
         self.forget();
     }
 
     /// A client has broken a rule.
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let desk = match self.clients.remove(&number) {
-            Some(Client::Attached(desk, _) | Client::Gone(desk)) => desk,
+            Some(Client::Attached(desk, _) | Client::Gone(desk, ..)) => desk,
             _ => return,
         };
         tracing::warn!("a client has broken the memory that it shares with the board: it is cut off");
@@ -189,7 +207,7 @@ impl Attach {
     fn forget(&mut self) {
         let past = &mut self.past;
         self.clients.retain(|_, client| match client {
-            Client::Gone(desk) if desk.is_over() => {
+            Client::Gone(desk, ..) if desk.is_over() => {
                 add(past, desk);
                 false
             }
@@ -244,7 +262,7 @@ impl Service for Attach {
                     }),
                     error => error,
                 },
-                Client::Gone(desk) => desk.on_completion(completion, host),
+                Client::Gone(desk, ..) => desk.on_completion(completion, host),
             };
             match known {
                 Ok(false) => {}
@@ -263,7 +281,19 @@ impl Service for Attach {
         }
     }
 
-    fn look(&mut self, _: &mut Host<'_>, now: Instant) {
+    fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        if let (true, Some(door)) = (self.rests, &self.door) {
+            self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
+        }
+        for client in self.clients.values_mut() {
+            let Client::Gone(desk, sent, moved_at) = client else { continue };
+            let now_sent = desk.counters().bytes_out;
+            if *sent != now_sent {
+                (*sent, *moved_at) = (now_sent, now);
+            } else if *moved_at + LINGER <= now {
+                desk.break_off(host);
+            }
+        }
         self.clients.retain(|_, client| !matches!(client, Client::Caller(_, until) if *until <= now));
         self.forget();
     }
@@ -275,7 +305,7 @@ impl Service for Attach {
 
     fn cut(&mut self, host: &mut Host<'_>) {
         for client in std::mem::take(&mut self.clients).into_values() {
-            if let Client::Attached(desk, _) | Client::Gone(desk) = client {
+            if let Client::Attached(desk, _) | Client::Gone(desk, ..) = client {
                 self.end(desk, host);
             }
         }
@@ -284,7 +314,7 @@ impl Service for Attach {
     fn sessions(&self) -> usize {
         let streams = |client: &Client| match client {
             Client::Caller(..) => 0,
-            Client::Attached(desk, _) | Client::Gone(desk) => desk.streams(),
+            Client::Attached(desk, _) | Client::Gone(desk, ..) => desk.streams(),
         };
         self.clients.values().map(streams).sum()
     }
@@ -292,7 +322,7 @@ impl Service for Attach {
     fn counters(&self) -> ServiceCounters {
         let mut counters = self.past;
         for client in self.clients.values() {
-            if let Client::Attached(desk, _) | Client::Gone(desk) = client {
+            if let Client::Attached(desk, _) | Client::Gone(desk, ..) = client {
                 add(&mut counters, desk);
             }
         }
@@ -314,7 +344,7 @@ impl Service for Attach {
         for number in &ready {
             match *number {
                 DOOR => self.on_callers(now),
-                number => self.on_client(number, host),
+                number => self.on_client(number, host, now),
             }
         }
         self.ready = ready;

@@ -11,6 +11,7 @@ use kiban_board::streams::Why;
 use kiban_board::{Completion, Host, Reason, StreamId};
 use kiban_ground::{Instant, Slice};
 use kiban_real::{Files, Interest};
+use rustix::event::{PollFd, PollFlags};
 use socket2::Socket;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -55,6 +56,8 @@ struct Relay {
     /// The same of the socket's side.
     socket_finished: bool,
     told_board: bool,
+    /// The stream is over, in order: what has come is still carried on.
+    ended: bool,
     watched: Option<Interest>,
     moved_at: Instant,
 }
@@ -116,6 +119,7 @@ impl Relays {
             told_socket: false,
             socket_finished: false,
             told_board: false,
+            ended: false,
             watched: None,
             moved_at: now,
         };
@@ -204,22 +208,18 @@ impl Relays {
         now: Instant,
     ) {
         if let (Reason::Closed, Some(relay)) = (reason, self.relays.get_mut(&stream)) {
+            relay.ended = true;
             relay.board_finished = true;
             relay.told_board = true;
-            self.pump(stream, host, files, counters, now);
+            return self.pump(stream, host, files, counters, now);
         }
         let Some(relay) = self.remove(stream) else { return };
-        let is_whole = reason == Reason::Closed && relay.outward.is_none() && relay.told_socket;
-        if is_whole {
-            counters.ended += 1;
-        } else {
-            counters.cut += 1;
-            if relay.tells_why && !relay.is_open {
-                // Who does not listen does not learn of it.
-                let _ = relay.socket.send_with_flags(&[Why::from(reason) as u8], FLAGS);
-            }
-            reset(&relay.socket);
+        counters.cut += 1;
+        if relay.tells_why && !relay.is_open {
+            // Who does not listen does not learn of it.
+            let _ = relay.socket.send_with_flags(&[Why::from(reason) as u8], FLAGS);
         }
+        reset(&relay.socket);
         let _ = host.close(stream);
     }
 
@@ -289,11 +289,17 @@ impl Relay {
             }
             self.is_connected = self.socket.peer_addr().is_ok();
         }
+        if self.tells_why && !self.is_open && self.has_hung_up() {
+            // Nobody waits for the stream any more.
+            return Next::Cut;
+        }
         if !self.is_connected || !self.is_open {
             return Next::Stay;
         }
-        let moved =
-            self.go_out(stream, host, counters).and_then(|()| self.go_in(stream, host, piece, counters));
+        let moved = self.go_out(stream, host, counters).and_then(|()| match self.ended {
+            true => Ok(()),
+            false => self.go_in(stream, host, piece, counters),
+        });
         match moved {
             Err(_) => Next::Cut,
             Ok(()) if self.told_socket && self.told_board => Next::Close,
@@ -387,6 +393,12 @@ impl Relay {
         Ok(())
     }
 
+    fn has_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
+        let told = rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()));
+        told.is_ok() && polled[0].revents().contains(PollFlags::HUP)
+    }
+
     fn receive(&self, piece: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::net::recv(&self.socket, piece, rustix::net::RecvFlags::DONTWAIT)?.0)
     }
@@ -401,7 +413,9 @@ impl Relay {
         } else {
             Interest { read: false, write: true }
         };
-        let wanted = (wanted != Interest::default()).then_some(wanted);
+        // One that waits to be opened is watched for its end.
+        let waits = self.tells_why && !self.is_open;
+        let wanted = (waits || wanted != Interest::default()).then_some(wanted);
         if wanted == self.watched {
             return Ok(());
         }

@@ -16,6 +16,7 @@ use kiban_board::{Completion, Host, StreamId};
 use kiban_ground::Instant;
 use kiban_real::{Files, Interest};
 use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
@@ -55,6 +56,8 @@ pub struct Sockets {
     bounds: Bounds,
     files: Files,
     door: Option<OwnedFd>,
+    /// Whether nobody looks at the door for a while.
+    rests: bool,
     askers: BTreeMap<u64, (OwnedFd, Instant)>,
     listeners: BTreeMap<u64, Listener>,
     relays: Relays,
@@ -78,6 +81,7 @@ impl Sockets {
             bounds,
             files: Files::new()?,
             door: None,
+            rests: false,
             askers: BTreeMap::new(),
             listeners: BTreeMap::new(),
             relays: Relays::new(RELAYS),
@@ -90,7 +94,15 @@ impl Sockets {
     fn on_door(&mut self, now: Instant) {
         for _ in 0..CALLERS_MAX {
             let Some(door) = &self.door else { return };
-            let Ok(socket) = rustix::net::accept_with(door, packets()) else { return };
+            let socket = match rustix::net::accept_with(door, packets()) {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
+                // The system has no file for it: it is asked again in a while, and not all the time.
+                Err(_) => {
+                    self.rests = self.files.forget(door).is_ok();
+                    return;
+                }
+            };
             let own = rustix::process::geteuid();
             let is_ours = rustix::net::sockopt::socket_peercred(&socket)
                 .is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
@@ -158,6 +170,7 @@ impl Sockets {
         };
         let begin = Begin { socket: ours, is_connected: true, is_open: false, skips, tells_why: true };
         self.relays.begin(stream, begin, &mut self.counters, now);
+        self.relays.pump(stream, host, &self.files, &mut self.counters, now);
         Ok((info.local, theirs))
     }
 
@@ -288,6 +301,9 @@ impl Service for Sockets {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        if let (true, Some(door)) = (self.rests, &self.door) {
+            self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
+        }
         self.askers.retain(|_, (_, until)| *until > now);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
