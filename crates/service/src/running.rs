@@ -88,7 +88,9 @@ impl Running {
                 result => result,
             });
         }
-        let mut board = Board::new(&plan_board(&plan, &opened)?);
+        let config = plan_board(&plan, &opened)?;
+        has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
+        let mut board = Board::new(&config);
         plan.routes.iter().for_each(|route| board.add_route(way(&plan, route)));
         let say = |error: io::Error| format!("the board cannot be driven: {error}");
         let mut driver = Driver::new(board, clock).map_err(say)?;
@@ -535,6 +537,20 @@ pub fn read(file: &Path) -> Result<Plan, String> {
 fn is_quiet(driver: &Driver, services: usize) -> bool {
     let sessions = driver.program::<Services>(services).map_or(0, Services::sessions);
     sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
+}
+
+/// A board's packet memory is taken at start, whole: more than there is would end the process.
+fn has_memory(wanted: usize) -> Result<(), String> {
+    let host = rustix::system::sysinfo();
+    let there = (host.totalram as u64).saturating_mul(host.mem_unit.into());
+    if wanted as u64 <= there {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes >> 20;
+    let (wanted, there) = (mib(wanted as u64), mib(there));
+    Err(format!(
+        "memory: transmit and receive take {wanted} MiB, and this host has {there}: make them smaller"
+    ))
 }
 
 /// `Established` is `established`, `FinWait1` is `fin_wait1`.

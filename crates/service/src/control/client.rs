@@ -81,14 +81,17 @@ impl Caller {
         }))
     }
 
-    /// Waits until the board has gone: this connection, and then its socket.
+    /// Waits until a board that stops has gone.
     pub fn wait(mut self) {
-        let (mut rest, name) = (Vec::new(), self.name.clone());
-        let _ = self.stream.get_ref().set_read_timeout(None);
-        // The board's end hangs up when it stops, or after a silence: then it is called again.
-        let _ = self.stream.read_to_end(&mut rest);
-        if let Ok(again) = Caller::call(Some(&name)) {
-            again.wait();
+        loop {
+            let _ = self.stream.get_ref().set_read_timeout(None);
+            // The board hangs up when it has stopped, or after a silence: then it is asked again, unless another has begun meanwhile.
+            let _ = self.stream.read_to_end(&mut Vec::new());
+            let Ok(mut again) = Caller::call(Some(&self.name)) else { return };
+            match again.ask(&Question::Status {}) {
+                Ok(Reply::Status(status)) if status.state == "stopping" => self = again,
+                _ => return,
+            }
         }
     }
 
