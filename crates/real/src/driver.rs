@@ -9,7 +9,7 @@
 //! Turn      [`Driver::turn`] takes a burst from every link, lets the board work, tells the programs, sends what is to leave. One
 //!           thread drives; a burst is bounded, so that every link has its turn.
 //! Cells     leave when their slots come: the driver asks for those of the past and sleeps until the next frame has left, or
-//!           [`CELLS_LATE_MAX`] where a frame takes longer: whoever polices a shaped circuit sees it shaped.
+//!           `CELLS_LATE_MAX` where a frame takes longer: whoever polices a shaped circuit sees it shaped.
 //! Back      what a link does not take holds its port ([`Board::hold`]), and the port's queue holds back who sends.
 //! Outward   programs that have files of the system, too ([`Outward`]), are asked when one of those is ready.
 //! Sleep     on all links at once, watched only meanwhile, by any policy of waiting; [`Driver::waker`] wakes it from other threads.

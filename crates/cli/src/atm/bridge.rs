@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Bridge an Ethernet link with a circuit (RFC 2684): a TAP device or an interface at one end, cells at the other.
 ///
 /// Frames pass in both directions: with LLC/SNAP (PID 00-07, or 00-01 with --fcs; both are received), or with --vc-mux. It is a board
-/// of `kiban up` with a [[bridge]] of one circuit, so that kiban status, top, capture and down work with it; docs/atm-tools.md has bridges of
+/// of `kiban up` with a `[[bridge]]` of one circuit, so that kiban status, top, capture and down work with it; docs/atm-tools.md has bridges of
 /// several circuits. It runs in the foreground until ctrl-c or SIGTERM.
 #[derive(Args)]
 #[command(

@@ -5,7 +5,7 @@
 //! Lines     output ports have slots, as a line has: at the port's rate, shaped or not. What a link cannot take is lost on it.
 //! Segment   where a port ends segments, segment loopbacks of circuits and paths with an entry are answered there and go no further;
 //!           all other OAM cells go with their circuit or path.
-//! Sleep     on all links, and until cells that wait have left: the end of a frame, or [`PAUSE`] where no frame ends.
+//! Sleep     on all links, and until cells that wait have left: the end of a frame, or `PAUSE` where no frame ends.
 //! Fault     a link that is gone is taken off its port and told ([`SwitchDriver::gone`]); the others go on.
 
 use crate::clock::Clock;

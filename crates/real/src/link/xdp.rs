@@ -6,7 +6,7 @@
 //! MAC       as with `packet:`, a board takes the interface's own; with another one the interface has to be promiscuous.
 //! Sums      what this host's kernel sends on a veth has no checksums yet, and here is no header that says so. On a veth a checksum
 //!           field that holds the sum of the pseudo-header, and not a right checksum, is taken for that, and written
-//!           ([`finish`]). Else a frame whose sum is wrong is somebody's fault, and stays wrong.
+//!           (`finish`). Else a frame whose sum is wrong is somebody's fault, and stays wrong.
 //! Memory    frames are copied once between the shared memory (`xsk`) and the board's.
 //! Down      while the interface is down, what is sent is refused and counted. When it has been removed, the link is gone.
 //! Busy      the kernel clears a queue up for some milliseconds after its socket was closed: until then it cannot be opened again.

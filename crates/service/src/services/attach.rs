@@ -4,7 +4,7 @@
 //! Wake      a client that finds the board asleep writes a byte into its socket; one that spins is seen in its ring ([`Chime`]).
 //! End       a client that has gone, by whatever cause, is one that has closed everything: what it had put in still leaves, as long as
 //!           anything does within a minute. One that breaks a rule is cut, with all that is its own.
-//! Bound     [`CLIENTS_MAX`] clients, and `sessions` streams of all together, by what they ask for when they come; who comes beyond
+//! Bound     `CLIENTS_MAX` clients, and `sessions` streams of all together, by what they ask for when they come; who comes beyond
 //!           is hung up on, and counted.
 
 use super::{Bounds, Service, ServiceCounters};
