@@ -68,11 +68,7 @@ pub(crate) struct Down {
 impl Down {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let mut caller = Caller::call(self.name.as_deref())?;
-        match caller.ask(&Question::Down {})? {
-            Reply::Done(what) => crate::print(&(what + "\n"))?,
-            Reply::Refused(why) => return Err(why),
-            Reply::Status(_) | Reply::Loopback(_) => return Err("the board told what was not asked".into()),
-        }
+        carry_out(&mut caller, &Question::Down {})?;
         if !self.no_wait {
             caller.wait();
         }
@@ -111,11 +107,13 @@ impl Capture {
 }
 
 fn order(name: Option<&str>, question: Question) -> Result<ExitCode, String> {
-    match Caller::call(name)?.ask(&question)? {
-        Reply::Done(what) => {
-            crate::print(&(what + "\n"))?;
-            Ok(ExitCode::SUCCESS)
-        }
+    carry_out(&mut Caller::call(name)?, &question).map(|()| ExitCode::SUCCESS)
+}
+
+/// Has a board do something, and prints what it has done.
+fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
+    match caller.ask(question)? {
+        Reply::Done(what) => crate::print(&(what + "\n")),
         Reply::Refused(why) => Err(why),
         Reply::Status(_) | Reply::Loopback(_) => Err("the board told what was not asked".into()),
     }

@@ -61,14 +61,17 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
         to.shutdown().await
     };
+    let out = async { out.await.map_err(Some) };
     let back = async {
         let mut stdout = tokio::io::stdout();
         tokio::io::copy(&mut from, &mut stdout).await?;
         stdout.flush().await
     };
+    // Only our own output breaks here: whoever reads it has had enough, which is no error. The stream's end is one for who writes.
+    let is_ours = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    let back = async { back.await.map_err(|error| (!is_ours(&error)).then_some(error)) };
     match tokio::try_join!(out, back) {
-        // Whoever reads our output has had enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        ended => ended.map(|_| ()),
+        Ok(_) | Err(None) => Ok(()),
+        Err(Some(error)) => Err(error),
     }
 }

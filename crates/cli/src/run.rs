@@ -7,7 +7,7 @@
 use crate::board::why_not;
 use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
 use clap::Args;
-use kiban_real::streams::{folders, sockets_door};
+use kiban_real::streams::{files, folders, sockets_door};
 use std::env::var_os;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -65,12 +65,7 @@ fn door(board: Option<&str>) -> Result<PathBuf, String> {
         let found = folders().iter().map(|folder| sockets_door(folder, board)).find(|door| door.exists());
         return found.ok_or_else(why);
     }
-    let files = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let doors: Vec<PathBuf> = files
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|end| end == "sockets"))
-        .collect();
-    match &doors[..] {
+    match &files("sockets")[..] {
         [one] => Ok(one.clone()),
         [] => Err(why()),
         many => {

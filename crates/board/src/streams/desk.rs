@@ -501,13 +501,18 @@ impl Desk {
         Ok(())
     }
 
-    /// The client has gone: what it had put in still leaves, everything else ends.
-    pub fn leave(&mut self, host: &mut Host<'_>) {
+    /// Nobody is told anything any more, and nobody calls.
+    fn shut(&mut self, host: &mut Host<'_>) {
         self.gone = true;
         let listeners: Vec<u16> = self.listeners.keys().copied().collect();
         listeners.into_iter().for_each(|listener| {
             self.unlisten(listener, host);
         });
+    }
+
+    /// The client has gone: what it had put in still leaves, everything else ends.
+    pub fn leave(&mut self, host: &mut Host<'_>) {
+        self.shut(host);
         for slot in 0..self.slots.len() as u32 {
             let known = self.slots[slot as usize].is_some();
             if known && self.act(Ask::Close { slot }, host).is_err() {
@@ -519,11 +524,7 @@ impl Desk {
 
     /// The client has broken its memory, or its time is over: everything ends at once.
     pub fn break_off(&mut self, host: &mut Host<'_>) {
-        self.gone = true;
-        let listeners: Vec<u16> = self.listeners.keys().copied().collect();
-        listeners.into_iter().for_each(|listener| {
-            self.unlisten(listener, host);
-        });
+        self.shut(host);
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].is_some() {
                 self.abort(slot, host);

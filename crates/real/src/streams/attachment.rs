@@ -6,7 +6,7 @@
 //! Locks     one, for all streams of an attachment: bytes are copied under it. Attach once more for another thread that is busy.
 
 use super::stream::{Accepted, Listener, Stream};
-use super::{door, error, folders, gone, greeting};
+use super::{boards, door, error, folders, gone, greeting};
 use crate::clock::machine_nanos;
 use crate::link::channel::{Channel, FRONT_BYTES, Half};
 use kiban_board::streams::{Ask, Client, LISTENERS_MAX, Layout, Told, Why};
@@ -406,18 +406,7 @@ impl Attachment {
 
 /// The name of the only board that takes clients.
 fn only_board() -> io::Result<String> {
-    let files = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let mut names: Vec<String> = files
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let lives =
-                path.extension()? == "streams" && std::os::unix::net::UnixStream::connect(&path).is_ok();
-            lives.then(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    match &names[..] {
+    match &boards("streams")[..] {
         [one] => Ok(one.clone()),
         [] => {
             let message = "no board takes clients: give one a service of kind \"attach\"";

@@ -28,6 +28,7 @@ pub use stream::{Listener, Stream};
 use crate::link::channel::FRONT_BYTES;
 use kiban_board::streams::Layout;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Where sockets of this user's boards are: the place for new ones first.
@@ -35,6 +36,23 @@ pub fn folders() -> Vec<PathBuf> {
     let run = PathBuf::from("/run/kiban");
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("kiban"));
     own.into_iter().chain([run]).collect()
+}
+
+/// What boards have there by names that end so, with what killed ones have left behind.
+pub fn files(end: &str) -> Vec<PathBuf> {
+    let entries = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|its| its == end)).collect()
+}
+
+/// The names of boards that answer at such a file, in order.
+pub fn boards(end: &str) -> Vec<String> {
+    let lives = |path: &PathBuf| UnixStream::connect(path).is_ok();
+    let name = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut names: Vec<String> = files(end).into_iter().filter(lives).filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// The door for streams of a board, in one of the [`folders`].

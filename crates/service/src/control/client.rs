@@ -17,21 +17,7 @@ pub struct Caller {
 
 /// The names of boards that this user can ask.
 pub fn boards() -> Vec<String> {
-    let mut names: Vec<String> = folders()
-        .iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flatten()
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let is_socket = path.extension().is_some_and(|end| end == "sock");
-            // What a killed board has left behind is none.
-            let lives = is_socket && UnixStream::connect(&path).is_ok();
-            lives.then(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()))?
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    names
+    kiban_real::streams::boards("sock")
 }
 
 /// Where this user may not even look.
