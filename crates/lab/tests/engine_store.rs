@@ -8,6 +8,9 @@ use kiban_lab::engine::{
 };
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use tempfile::tempdir;
 
 const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = { from = 1, to = 10, step = 1 }";
@@ -138,6 +141,27 @@ fn two_processes_do_not_write_into_one_folder() {
     assert!(matches!(error, StoreError::Busy(_)), "{error}");
     drop(one);
     toy.open(dir.path(), PLAN, Shard::ALL);
+}
+
+#[test]
+fn a_child_that_sets_out_meanwhile_does_not_keep_the_folder() {
+    let dir = tempdir().expect("a folder");
+    let toy = Toy::new(Time::Virtual);
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let children = scope.spawn(|| {
+            let mut children = 0;
+            while !ended.load(Ordering::Relaxed) {
+                Command::new("true").status().expect("it is everywhere");
+                children += 1;
+            }
+            children
+        });
+        let opened = (0..2000).filter(|_| Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).is_ok()).count();
+        ended.store(true, Ordering::Relaxed);
+        assert!(children.join().expect("it ends") > 0);
+        assert_eq!(opened, 2000);
+    });
 }
 
 #[test]

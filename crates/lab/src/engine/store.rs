@@ -305,13 +305,35 @@ impl Records {
     }
 }
 
+/// A file that nobody else holds until this is dropped.
+///
+/// To close it is not enough: a process that another thread has just forked shares the lock until it execs (flock(2)).
+#[derive(Debug)]
+struct Held(File);
+
+impl Held {
+    fn new(file: File, dir: &Path) -> Result<Held, StoreError> {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),
+            // Some network file systems know no locks: there it is up to whoever starts a run.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Held(file)),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// A run that is being made.
 #[derive(Debug)]
 pub struct Run {
     dir: PathBuf,
     manifest: Manifest,
     records: Records,
-    file: Mutex<File>,
+    file: Mutex<Held>,
 }
 
 impl Run {
@@ -327,20 +349,14 @@ impl Run {
         fs::create_dir_all(dir).map_err(write(dir))?;
         let path = dir.join(RECORDS);
         let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let mut file = open.map_err(write(&path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy(dir.to_owned())),
-            // Some network file systems know no locks: there it is up to whoever starts a run.
-            Err(TryLockError::Error(_)) => {}
-        }
+        let mut file = Held::new(open.map_err(write(&path))?, dir)?;
         if dir.join(RUN).exists() {
             if let Some(error) = Manifest::read(dir)?.mismatch(dir, &manifest) {
                 return Err(error);
             }
         } else {
             let has_records =
-                file.metadata().map_err(|error| StoreError::Read(path.clone(), error))?.len() > 0;
+                file.0.metadata().map_err(|error| StoreError::Read(path.clone(), error))?.len() > 0;
             if has_records {
                 return Err(no_plan(dir));
             }
@@ -349,7 +365,7 @@ impl Run {
         let records = Records::read(dir, &manifest)?;
         if !records.ended {
             // What is appended must not become part of a line that was cut off.
-            file.write_all(b"\n").map_err(write(&path))?;
+            file.0.write_all(b"\n").map_err(write(&path))?;
         }
         Ok(Run { dir: dir.to_owned(), manifest, records, file: Mutex::new(file) })
     }
@@ -371,11 +387,11 @@ impl Run {
     pub fn append(&self, record: &Record) -> Result<(), StoreError> {
         let line = line_of(record) + "\n";
         let mut file = self.file.lock().expect("no writer panics");
-        let length = file.metadata().map(|metadata| metadata.len());
-        file.write_all(line.as_bytes()).map_err(|error| {
+        let length = file.0.metadata().map(|metadata| metadata.len());
+        file.0.write_all(line.as_bytes()).map_err(|error| {
             // Part of a line may have found room.
             if let Ok(length) = length {
-                let _ = file.set_len(length);
+                let _ = file.0.set_len(length);
             }
             StoreError::Write(self.dir.join(RECORDS), error)
         })
@@ -387,7 +403,7 @@ impl Run {
     /// Where the disk has trouble.
     pub fn sync(&self) -> Result<(), StoreError> {
         let file = self.file.lock().expect("no writer panics");
-        file.sync_all().map_err(|error| StoreError::Write(self.dir.join(RECORDS), error))
+        file.0.sync_all().map_err(|error| StoreError::Write(self.dir.join(RECORDS), error))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Contents that are being written: a file, and what waits to be written behind its end.
+//! Contents that are being written: a file, locked, and what waits to be written behind its end.
 //!
 //! Goal      data elements come in pieces of a TPDU's size; the system gets them in gathering writes of many.
 //! Turn      whoever pumps an association writes out what is left ([`Contents::write_out`]) before it waits for more, so what
@@ -8,6 +8,7 @@
 use super::places::trouble;
 use kiban_ground::Rope;
 use kiban_stack::osi::ftam::filestore::Trouble;
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -101,10 +102,12 @@ impl Contents {
     }
 }
 
-/// Contents that are left are whole as far as they came.
+/// Contents that are left are whole as far as they came, and free for whoever resumes.
 impl Drop for Contents {
     fn drop(&mut self) {
         self.write_out();
+        // A process that another thread has just forked shares the lock until it execs (flock(2)).
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
