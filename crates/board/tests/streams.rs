@@ -143,7 +143,7 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     let bytes = noise(300_000);
     let (mut sent, mut got) = (0, Vec::new());
     while got.len() < bytes.len() {
-        sent += rig.client.write(slot, &bytes[sent..]).expect("a decent board");
+        sent += rig.client.write(slot, bytes[sent..].into()).expect("a decent board");
         rig.run();
         rig.read_far(far, &mut got);
         rig.pass(Duration::from_millis(1));
@@ -317,7 +317,7 @@ fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
     let (mut sent, mut got) = (0, Vec::new());
     // Until TCP takes no more, and the pipe is full besides.
     loop {
-        let count = rig.client.write(slot, &bytes[sent..]).expect("a decent board");
+        let count = rig.client.write(slot, bytes[sent..].into()).expect("a decent board");
         sent += count;
         rig.run();
         if count == 0 {
@@ -352,7 +352,7 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
         let offered = rig.client.claim().expect("a slot");
         rig.ask(Ask::Offer { listener: 1, slot: offered });
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
-        let _ = rig.client.write(slot, &noise(3000));
+        let _ = rig.client.write(slot, noise(3000)[..].into());
         let broken = (0..200).any(|_| {
             // Anywhere, but more often where numbers stand than where payload does: the work ring, and the fronts of slots.
             let bytes = chance.draw().to_ne_bytes();

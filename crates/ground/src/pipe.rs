@@ -146,6 +146,11 @@ impl Writer {
         Ok(done)
     }
 
+    /// Whether the reader has taken all that was written.
+    pub fn is_taken(&self) -> bool {
+        self.side.read().load(Ordering::Acquire) == self.written
+    }
+
     /// Shows the reader all that was written: whether there was something new.
     #[inline]
     pub fn show(&mut self) -> bool {

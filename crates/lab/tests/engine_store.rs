@@ -157,7 +157,8 @@ fn a_child_that_sets_out_meanwhile_does_not_keep_the_folder() {
             }
             children
         });
-        let opened = (0..2000).filter(|_| Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).is_ok()).count();
+        let opened =
+            (0..2000).filter(|_| Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).is_ok()).count();
         ended.store(true, Ordering::Relaxed);
         assert!(children.join().expect("it ends") > 0);
         assert_eq!(opened, 2000);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiban_ground::pipe::{Reader, Writer};
 use kiban_ground::ring::{Condemned, Consumer, Producer};
-use kiban_ground::{Bell, Region};
+use kiban_ground::{Bell, Region, SharedBytes};
 
 /// What reading came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,7 +166,24 @@ impl Client {
     /// # Errors
     /// The board broke the pipe, or the slot is not in use.
     pub fn read(&mut self, slot: u32, mut target: &mut [u8]) -> Result<Read, Condemned> {
-        if target.is_empty() {
+        self.take(slot, target.len(), |bytes| {
+            let (front, rest) = core::mem::take(&mut target).split_at_mut(bytes.len());
+            bytes.copy_to(0, front);
+            target = rest;
+        })
+    }
+
+    /// Reads up to `most` bytes of what is here: `put` is given them in runs.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub fn take(
+        &mut self,
+        slot: u32,
+        most: usize,
+        put: impl FnMut(SharedBytes<'_>),
+    ) -> Result<Read, Condemned> {
+        if most == 0 {
             return Ok(Read::Bytes(0));
         }
         let ends = self.ends(slot)?;
@@ -174,22 +191,33 @@ impl Client {
         if ends.into.here()? == 0 {
             return Ok(if is_last { Read::End } else { Read::Nothing });
         }
-        let count = ends.into.take(target.len(), |bytes| {
-            let (front, rest) = core::mem::take(&mut target).split_at_mut(bytes.len());
-            bytes.copy_to(0, front);
-            target = rest;
-        });
+        let count = ends.into.take(most, put);
         self.moved(slot)?;
         Ok(Read::Bytes(count))
+    }
+
+    /// Whether reading would come to something: bytes, the end, or that the board broke the pipe.
+    pub fn has_bytes(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.here() != Ok(0))
+    }
+
+    /// Whether writing would come to something.
+    pub fn has_room(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.out.room(1) != Ok(0))
+    }
+
+    /// Whether the board has taken all that was written.
+    pub fn is_taken(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.out.is_taken())
     }
 
     /// Writes as much as there is room for: how many bytes.
     ///
     /// # Errors
     /// The board broke the pipe, or the slot is not in use.
-    pub fn write(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Condemned> {
+    pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Condemned> {
         let ends = self.ends(slot)?;
-        let count = ends.out.write(bytes.into())?;
+        let count = ends.out.write(bytes)?;
         ends.out.show();
         if count > 0 {
             self.moved(slot)?;

@@ -2,7 +2,8 @@
 //! this host's kernel as the other end, in a network namespace of the test's own.
 
 use crate::place::{Board, ECHO, PORT, Place, enter, text};
-use kiban_real::streams::{Attachment, Settings, Stream};
+use kiban_real::streams::{Attachment, Settings, Stream, nonblocking};
+use rustix::event::{PollFd, PollFlags};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
@@ -117,6 +118,84 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
     place.kiban(&["down"]);
     assert_eq!(board.wait(), Some(0));
     assert!(!place.0.join("kiban/lab.streams").exists());
+}
+
+/// Looks until something is there, as a driver does: with the bells armed it sleeps on the board's file.
+fn until<T>(
+    board: &nonblocking::Board,
+    stream: Option<&nonblocking::Stream>,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
+    loop {
+        board.arm();
+        stream.into_iter().for_each(nonblocking::Stream::arm);
+        if let Some(found) = look() {
+            board.disarm();
+            return found;
+        }
+        let mut files = [PollFd::from_borrowed_fd(board.file(), PollFlags::IN)];
+        let patience = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut files, Some(&patience)), Ok(1), "nobody rang");
+        board.disarm();
+        board.is_gone();
+    }
+}
+
+#[test]
+fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("driver");
+    let mut up = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let settings = Settings { streams: 32, room_bytes: 64 << 10, ..Settings::default() };
+    let board =
+        nonblocking::Board::attach_at(&place.0.join("kiban/lab.streams"), settings).expect("it takes us");
+    let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
+    until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
+    assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
+    // Far more than the pipes hold: both ways at once, by whatever moves.
+    let words = noise(4 << 20, 3);
+    let (mut sent, mut heard) = (0, Vec::new());
+    until(&board, Some(&stream), || {
+        // Behind the end there is nobody to write to.
+        let rest = &words[sent..];
+        let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("it takes it") };
+        sent += written;
+        if written > 0 && sent == words.len() {
+            stream.finish();
+        }
+        let mut moved = written > 0;
+        loop {
+            match stream.read(1 << 20, |run| run.append_to(&mut heard)).expect("it sends back") {
+                Some(0) => return Some(()),
+                Some(_) => moved = true,
+                None if moved => moved = false,
+                None => return None,
+            }
+        }
+    });
+    assert!(heard == words && stream.is_taken());
+    drop(stream);
+    // Somebody calls; it is cut off without ceremony.
+    let listener = board.listen(at(BOARD, 6000)).expect("a free port");
+    let again = board.listen(at(BOARD, 6000)).expect_err("it is taken");
+    assert_eq!(again.kind(), std::io::ErrorKind::AddrInUse);
+    let mut caller = TcpStream::connect((BOARD, 6000)).expect("it listens");
+    let accepted = until(&board, None, || listener.accept().expect("the board is there"));
+    assert_eq!(accepted.peer_addr(), caller.local_addr().expect("a socket"));
+    accepted.abort();
+    assert_eq!(caller.read(&mut [0]).expect_err("it was reset").kind(), std::io::ErrorKind::ConnectionReset);
+    let mut refused = board.connect(None, at("10.9.0.1", 5999)).expect("there is a slot");
+    let why = until(&board, None, || refused.is_connected().err());
+    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionRefused);
+    // A board that goes takes its streams with it.
+    let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
+    until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
+    up.signal("-KILL");
+    up.wait();
+    until(&board, Some(&stream), || stream.read(1, |_| {}).is_err().then_some(()));
+    assert!(board.is_gone() && listener.accept().is_err() && board.connect(None, at(BOARD, 7)).is_err());
 }
 
 #[test]

@@ -19,9 +19,13 @@
 //! Who       the user who runs the board, and root.
 
 mod attachment;
+mod call;
+mod known;
+pub mod nonblocking;
 mod stream;
 
-pub use attachment::{Attachment, Settings};
+pub use attachment::Attachment;
+pub use call::Settings;
 pub use kiban_board::streams::Why;
 pub use stream::{Listener, Stream};
 

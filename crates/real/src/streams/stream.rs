@@ -1,9 +1,10 @@
 //! A stream, and a listener.
 
-use super::attachment::{Core, Shared, Slot};
-use super::{error, gone};
+use super::attachment::Attached;
+use super::gone;
+use super::known::{Accepted, Core, Slot};
 use crate::clock::machine_nanos;
-use kiban_board::streams::{Ask, Read, Why};
+use kiban_board::streams::Ask;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -12,19 +13,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that has come.
-#[derive(Clone, Copy)]
-pub(super) struct Accepted {
-    pub(super) slot: u32,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
-}
-
 /// A TCP stream of the board's.
 ///
 /// Reading ends at the peer's FIN; shutting down sends one. Who drops it reads no more, and what was written still leaves.
 pub struct Stream {
-    shared: Arc<Shared>,
+    attached: Arc<Attached>,
     at: Accepted,
 }
 
@@ -35,8 +28,8 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(super) fn new(shared: Arc<Shared>, at: Accepted) -> Stream {
-        Stream { shared, at }
+    pub(super) fn new(attached: Arc<Attached>, at: Accepted) -> Stream {
+        Stream { attached, at }
     }
 
     pub(super) fn set_local(&mut self, local: SocketAddr) {
@@ -55,12 +48,12 @@ impl Stream {
 
     /// Whether short segments leave at once, or may wait for acknowledgements (RFC 9293 §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
-        self.shared.with(|core| core.ask(Ask::Nagle { slot: self.at.slot, is_on: !nodelay }));
+        self.attached.with(|core| core.ask(Ask::Nagle { slot: self.at.slot, is_on: !nodelay }));
     }
 
     /// Ends it at once: the peer is reset.
     pub fn reset(self) {
-        self.shared.with(|core| core.ask(Ask::Abort { slot: self.at.slot }));
+        self.attached.with(|core| core.ask(Ask::Abort { slot: self.at.slot }));
         // What dropping it would ask for has been done: only the share in the attachment goes.
         let mut own = std::mem::ManuallyDrop::new(self);
         own.at.slot = u32::MAX;
@@ -74,9 +67,9 @@ impl Stream {
         wait: impl FnOnce(&mut Slot),
     ) -> Poll<io::Result<T>> {
         let slot = self.at.slot;
-        let until = self.shared.spins_until();
+        let until = self.attached.spins_until();
         loop {
-            if let Some(found) = self.shared.with(|core| core.find(&mut look)) {
+            if let Some(found) = self.attached.with(|core| look(core)) {
                 return Poll::Ready(found);
             }
             if machine_nanos() >= until {
@@ -84,10 +77,10 @@ impl Stream {
             }
             std::hint::spin_loop();
         }
-        self.shared.with(|core| {
+        self.attached.with(|core| {
             // Armed, then looked once more: what comes from now on is told.
             core.client.arm(slot);
-            match core.find(&mut look) {
+            match look(core) {
                 Some(found) => Poll::Ready(found),
                 None => {
                     wait(&mut core.slots[slot as usize]);
@@ -107,18 +100,13 @@ impl AsyncRead for Stream {
         let slot = self.at.slot;
         let target = buffer.initialize_unfilled();
         let found = self.look(
-            |core| match core.client.read(slot, target) {
-                Ok(Read::Bytes(count)) => Some(Ok(count)),
-                Ok(Read::End) => Some(Ok(0)),
-                Ok(Read::Nothing) => match core.slots[slot as usize].ended {
-                    None => None,
-                    Some(Why::Closed) => Some(Ok(0)),
-                    Some(why) => Some(Err(error(why))),
-                },
-                Err(_) => {
-                    core.end();
-                    Some(Err(gone()))
-                }
+            |core| {
+                let mut rest = &mut *target;
+                core.read(slot, rest.len(), |bytes| {
+                    let (front, back) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+                    bytes.copy_to(0, front);
+                    rest = back;
+                })
             },
             |state| state.reader = Some(cx.waker().clone()),
         );
@@ -129,22 +117,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let slot = self.at.slot;
-        self.look(
-            |core| {
-                if let Some(why) = core.slots[slot as usize].ended {
-                    return Some(Err(error(why)));
-                }
-                match core.client.write(slot, bytes) {
-                    Ok(0) if !bytes.is_empty() => None,
-                    Ok(count) => Some(Ok(count)),
-                    Err(_) => {
-                        core.end();
-                        Some(Err(gone()))
-                    }
-                }
-            },
-            |state| state.writer = Some(cx.waker().clone()),
-        )
+        self.look(|core| core.write(slot, bytes.into()), |state| state.writer = Some(cx.waker().clone()))
     }
 
     /// Everything leaves by itself.
@@ -154,7 +127,7 @@ impl AsyncWrite for Stream {
 
     /// A FIN follows what has been written.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let finished = self.shared.with(|core| core.client.finish(self.at.slot));
+        let finished = self.attached.with(|core| core.client.finish(self.at.slot));
         Poll::Ready(finished.map_err(|_| gone()))
     }
 }
@@ -162,14 +135,14 @@ impl AsyncWrite for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.at.slot != u32::MAX {
-            self.shared.with(|core| core.give_up(self.at.slot));
+            self.attached.with(|core| core.give_up(self.at.slot));
         }
     }
 }
 
 /// A listener on the board.
 pub struct Listener {
-    shared: Arc<Shared>,
+    attached: Arc<Attached>,
     number: u16,
     local: SocketAddr,
 }
@@ -181,8 +154,8 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    pub(super) fn new(shared: Arc<Shared>, number: u16, local: SocketAddr) -> Listener {
-        Listener { shared, number, local }
+    pub(super) fn new(attached: Arc<Attached>, number: u16, local: SocketAddr) -> Listener {
+        Listener { attached, number, local }
     }
 
     /// Where it listens.
@@ -195,37 +168,33 @@ impl Listener {
     /// # Errors
     /// The board has gone.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        let arrived = |cx: &mut Context<'_>| {
-            self.shared.with(|core| {
-                let is_gone = core.is_gone;
-                let Some(waiting) = core.listeners.get_mut(&self.number) else {
-                    return Poll::Ready(Err(gone()));
-                };
-                match waiting.arrived.pop_front() {
-                    Some(accepted) => {
-                        core.offer();
-                        Poll::Ready(Ok(accepted))
-                    }
-                    None if is_gone => Poll::Ready(Err(gone())),
-                    None => {
-                        waiting.waker = Some(cx.waker().clone());
-                        Poll::Pending
-                    }
+        let accepted = self.wait(|core| core.accept(self.number)).await?;
+        Ok((Stream::new(self.attached.clone(), accepted), accepted.remote))
+    }
+
+    /// What the board tells of this listener, once it does.
+    pub(super) async fn wait<T>(
+        &self,
+        mut look: impl FnMut(&mut Core) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        poll_fn(|cx: &mut Context<'_>| {
+            self.attached.with(|core| match look(core) {
+                Some(found) => Poll::Ready(found),
+                None => {
+                    let Some(waiting) = core.listeners.get_mut(&self.number) else {
+                        return Poll::Ready(Err(gone()));
+                    };
+                    waiting.waker = Some(cx.waker().clone());
+                    Poll::Pending
                 }
             })
-        };
-        let accepted = poll_fn(arrived).await?;
-        Ok((Stream::new(self.shared.clone(), accepted), accepted.remote))
+        })
+        .await
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.with(|core| {
-            if let Some(waiting) = core.listeners.remove(&self.number) {
-                core.ask(Ask::Unlisten { listener: self.number });
-                waiting.arrived.into_iter().for_each(|accepted| core.give_up(accepted.slot));
-            }
-        });
+        self.attached.with(|core| core.unlisten(self.number));
     }
 }
