@@ -131,6 +131,7 @@ fn a_get_is_of_one_state_of_the_file_or_of_none() {
         change(&file);
         relay.go_on();
         said(child.wait_with_output().expect("it ends"), "5030 local failure, data corrupted");
+        server.log.wait_count("refused", number + 1);
         server.log.refused(5030, "there");
         assert_eq!(server.log.count("refused"), number + 1, "{how}");
         assert!(!place.at("back").exists(), "{how}");
@@ -214,6 +215,7 @@ fn guesses_are_few_however_many_come_at_once() {
     assert_eq!(wrong + unjudged, 40);
     // Three are free, four are judged at a time; and each doubles the wait, which ends at four seconds.
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
+    server.log.wait_count("not let in", wrong);
     assert_eq!(server.log.count("not let in"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not judged");
     // The right one is not judged from here either, as long as the wait lasts. On a busy machine that may be over before it comes, and

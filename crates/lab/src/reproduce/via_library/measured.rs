@@ -15,7 +15,7 @@ use crate::load::{Foreign, Meter, ProcMeter};
 use kiban_ground::{Region, Wait};
 use kiban_real::clock::{Clock, allowed_cpus, pin_thread, thread_cpu_nanos};
 use kiban_real::vi::{Address, Device, Nic};
-use kiban_stack::vi::{MemoryAttributes, Reliability, Segment, ViAttributes, Work};
+use kiban_stack::vi::{MemoryAttributes, Refusal, Reliability, Segment, ViAttributes, Work};
 use serde::Serialize;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +95,7 @@ struct End {
 impl End {
     fn open(name: Option<String>) -> Result<End, String> {
         let nic = Nic::open(&Device::Shm(name)).map_err(|error| error.to_string())?;
-        let say = |error: kiban_stack::vi::Refusal| error.to_string();
+        let say = |error: Refusal| error.to_string();
         let tag = nic.create_tag().map_err(say)?;
         let memory = MemoryAttributes { tag, rdma_write: false, rdma_read: false };
         let bytes = DESCRIPTORS as usize * MESSAGE_BYTES as usize;
@@ -196,8 +196,15 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                 }
                 sent_at[number as usize].store(clock.now().as_nanos(), Ordering::Release);
                 let slot = end.slot(number);
-                let work = Work::send(number, &slot).with_immediate(number as u32);
-                end.nic.post_send(end.vi, work).map_err(|error| error.to_string())?;
+                let post =
+                    || end.nic.post_send(end.vi, Work::send(number, &slot).with_immediate(number as u32));
+                let mut posted = post();
+                while posted == Err(Refusal::TooMany) {
+                    // A receiver that does not get its processor leaves the queue full: what waits is late, and counts as that.
+                    end.nic.send_wait(end.vi, PATIENCE).map_err(|error| error.to_string())?;
+                    posted = post();
+                }
+                posted.map_err(|error| error.to_string())?;
                 while let Ok(Some(_)) = end.nic.send_done(end.vi) {}
             }
             // What is under way arrives before the connection goes.
