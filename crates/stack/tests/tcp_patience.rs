@@ -97,6 +97,52 @@ fn a_name_at_rest_is_asked_nothing() {
 }
 
 #[test]
+fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
+    let closed = |config: Config| {
+        let mut talk = Talk::established(config);
+        talk.write(b"one");
+        talk.hear(seg(ACK, 1, 4, 0), b"");
+        talk.write(b"two");
+        talk.told();
+        talk
+    };
+    // What the peer answers to probes: it lives, and takes nothing.
+    let wait = |talk: &mut Talk, seconds: u32| {
+        for _ in 0..seconds {
+            talk.pass(SECOND);
+            if talk.state().is_some() {
+                talk.hear(seg(ACK, 1, 4, 0), b"");
+            }
+        }
+    };
+    let mut talk = closed(Config::default());
+    wait(&mut talk, 1000);
+    assert_eq!(talk.state(), Some(State::Established), "MUST-37: others have pages");
+    let pages: Vec<_> = std::iter::from_fn(|| talk.station.memory.transmit.take()).collect();
+    talk.said();
+    wait(&mut talk, 100);
+    assert_eq!(talk.told(), ["gone: TimedOut"]);
+    assert_eq!(talk.said_briefly().last().map(String::as_str), Some("RST ACK 4+0 ack 1"));
+    assert_eq!(talk.station.tcp.counters().stuck_cut, 1);
+    drop(pages);
+    talk.check_home();
+
+    // Not before its time, and not where a board is to wait for ever.
+    for config in
+        [Config { stuck_patience: None, ..Config::default() }, Config { shares: false, ..Config::default() }]
+    {
+        let mut talk = closed(config);
+        let _pages: Vec<_> = std::iter::from_fn(|| talk.station.memory.transmit.take()).collect();
+        wait(&mut talk, 100);
+        assert_eq!(talk.state(), Some(State::Established));
+    }
+    let mut talk = closed(Config::default());
+    let _pages: Vec<_> = std::iter::from_fn(|| talk.station.memory.transmit.take()).collect();
+    wait(&mut talk, 9);
+    assert_eq!(talk.state(), Some(State::Established));
+}
+
+#[test]
 fn bytes_wait_for_so_long_and_no_longer() {
     let mut talk = Talk::established(Config { user_timeout: Some(SECOND * 30), ..Config::default() });
     talk.pass(SECOND * 1000);

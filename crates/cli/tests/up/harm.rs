@@ -232,7 +232,7 @@ fn who_does_not_read_holds_no_more_than_a_share() {
         let memory = &status["memory"][pool];
         assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
     }
-    // Who reads is served meanwhile.
+    // Who reads is served meanwhile; where no page was left for it, as soon as those who have long taken nothing are given up.
     let mut reader = connect("10.9.0.2:19");
     let mut piece = vec![0; 1 << 20];
     for _ in 0..10 {

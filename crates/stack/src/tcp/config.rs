@@ -186,6 +186,9 @@ kiban_ground::settings! {
         /// How long bytes may wait for their acknowledgement before the session is given up (RFC 9293 §3.8.3; RFC 5482).
         /// None: `retries` alone says.
         user_timeout: Option<Duration> = None,
+        /// How long a peer may keep its window closed before bytes for it while no page is left for anybody (RFC 6429 §3). None:
+        /// for ever, and so without `shares`.
+        stuck_patience: Option<Duration> = Some(Duration::from_secs(10)),
         /// Timestamps (RFC 7323): offered, and answered when offered (Linux: on).
         timestamps: bool = true,
         /// Selective acknowledgements (RFC 2018, RFC 2883): offered, and answered when offered (Linux: on).

@@ -91,6 +91,8 @@ kiban_ground::counters! {
         delayed_acks,
         /// Sessions given up because the peer was silent.
         timed_out,
+        /// Sessions given up because their peers took nothing while no page was left (RFC 6429).
+        stuck_cut,
         /// Turns that found no PDU block.
         starved,
     }

@@ -4,6 +4,8 @@
 //!             before the next one asks; as many questions without an answer as are set end the session.
 //! Patience    `user_timeout` bounds how long bytes may wait for their acknowledgement, sent or not (RFC 9293 §3.8.3,
 //!             RFC 5482 §3.1; as in Linux a closed window counts).
+//! Memory      a peer that keeps its window closed keeps our pages, for ever if it wants to (MUST-37). Where none is left for
+//!             anybody else, `stuck_patience` bounds it (RFC 6429 §3).
 //! Deadline    one for all, early at the most: what was heard since is looked at when it comes up.
 
 use super::{Desk, Session};
@@ -144,8 +146,16 @@ impl Session {
         self.watch.at = self.watch.ask_at.min(self.watch.patience_ends());
     }
 
-    /// The peer was silent for too long. If it lives, it is to know.
-    fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
+    /// Whether bytes wait behind a closed window, for long, while nobody finds a page.
+    pub(super) fn keeps_memory_from_others(&self, desk: &mut Desk<'_, '_>) -> bool {
+        let Some(patience) = desk.config.stuck_patience.filter(|_| desk.config.shares) else { return false };
+        self.watch.owing_since != Instant::NEVER
+            && self.watch.owing_since + patience <= desk.cx.now
+            && desk.cx.memory.transmit.at_home() == 0
+    }
+
+    /// The peer was silent for too long, or took nothing. If it lives, it is to know.
+    pub(super) fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
         if self.state.is_synchronised()
             && let Some(pdu) = desk.cx.memory.blocks.take()
         {
