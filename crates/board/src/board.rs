@@ -334,7 +334,7 @@ impl Board {
         let cx = &mut Context { now: *now, memory, chance, copies };
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
-        edge.on_memory(cx.memory);
+        edge.on_memory(&ip.tcp, cx.memory);
         ip.advance(cx);
         ip.answer(cx, |Hop { port, next, pdu }, cx| ports[port].send(next, pdu, Claim::Half, cx));
         rooms.clear();

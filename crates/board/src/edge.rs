@@ -422,14 +422,18 @@ impl Edge {
         self.completions.push_back(Completion::CellLoopback { port, circuit, tag, round_trip });
     }
 
-    /// Pages have come home: those who wait are given one each and told, the first in line first.
-    pub(crate) fn on_memory(&mut self, memory: &mut Memory) {
+    /// Pages have come home: those who wait are given one each and told, the first in line first. Whose peer takes nothing would
+    /// keep it from the others, and is told when the peer has taken something, as who found no room.
+    pub(crate) fn on_memory(&mut self, tcp: &Tcp, memory: &mut Memory) {
         while !self.page_line.is_empty() {
             let Some(page) = memory.transmit.take() else { return };
             let stream = self.page_line.pop_front().expect("the line is not empty");
             if let Some(state) = self.stream(stream).filter(|state| state.may_write()) {
-                state.page = Some(page);
                 state.waits_for_page = false;
+                if tcp.is_shut_out(state.session) {
+                    continue;
+                }
+                state.page = Some(page);
                 state.wants_room = false;
                 self.completions.push_back(Completion::Writable { stream });
             }

@@ -522,6 +522,49 @@ fn streams_that_are_silent_keep_no_page_from_others() {
     assert_eq!(written, [1; 21], "every stream has said its byte");
 }
 
+/// Twenty peers that do not read, one after the other, each written to for as long as it takes anything; then one that reads.
+#[test]
+fn who_reads_is_served_though_others_hold_all_memory() {
+    let mut configs = [config(0), config(1)];
+    configs[0].memory.transmit_bytes = 256 * 4096;
+    // What nobody reads stays within their own memory.
+    configs[1].tcp.receive_buffer_bytes = 16 << 10;
+    let mut pair = Pair::of(configs);
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let words = noise(2, 64 << 10);
+    let write = |pair: &mut Pair, stream| {
+        let written = pair.boards[0].host().write(stream, &words).unwrap_or(0);
+        pair.run();
+        written
+    };
+    for _ in 0..20 {
+        let stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
+        pair.run();
+        while write(&mut pair, stream) > 0 {}
+    }
+    assert_eq!(pair.boards[0].memory_mut().transmit.at_home(), 0);
+    pair.told(1);
+    let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
+    pair.run();
+    let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("nobody came") };
+    let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
+    while got < 1 << 20 {
+        assert!(pair.now.since(begun) < Duration::from_secs(40), "{got} bytes");
+        // Whoever is told to write does.
+        for told in pair.told(0) {
+            if let Completion::Writable { stream } = told {
+                write(&mut pair, stream);
+            }
+        }
+        write(&mut pair, reader);
+        got += pair.boards[1].host().read(far, &mut buffer).unwrap();
+        pair.run_until(pair.now + Duration::from_millis(10));
+    }
+    // Those that were given up made room; there was no need for more of them.
+    let stays = pair.boards[0].sessions();
+    assert!((15..21).contains(&stays), "{stays}");
+}
+
 /// A stream that waits for a page and then finishes is not handed one.
 #[test]
 fn who_finishes_while_he_waits_for_a_page_gets_none() {

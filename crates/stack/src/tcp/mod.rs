@@ -481,6 +481,12 @@ impl Tcp {
         self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share))
     }
 
+    /// Whether a session has bytes, and a peer that takes none: its writer needs no memory before the peer has taken some. Without
+    /// shares nobody looks.
+    pub fn is_shut_out(&self, session: SessionId) -> bool {
+        self.config.shares && self.table.get(session).is_some_and(Session::is_shut_out)
+    }
+
     /// Whether a writer that was refused for want of room may try again.
     pub fn wakes_writer(&self, session: SessionId) -> bool {
         self.table.get(session).is_some_and(|session| session.wakes_writer(&self.config, &self.send_share))

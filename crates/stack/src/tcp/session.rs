@@ -301,13 +301,22 @@ impl Session {
             return 0;
         }
         let held = self.queue.bytes();
-        let most = self.send_most(config).min(share.allowance(held, config.floor_bytes));
+        let mut most = self.send_most(config).min(share.allowance(held, config.floor_bytes));
+        if share.is_scarce() {
+            // What its peer does not take now helps nobody.
+            most = most.min(self.window.max(config.floor_bytes));
+        }
         most.saturating_sub(held)
     }
 
     /// The least that is taken of a write that does not fit.
     pub(super) fn least(&self, config: &Config) -> usize {
         config.send_low_water_bytes.map_or(0, |low| low.min(config.send_buffer_bytes)) as usize
+    }
+
+    /// Whether bytes wait behind a closed window.
+    pub(super) fn is_shut_out(&self) -> bool {
+        self.window == 0 && self.queue.bytes() > 0
     }
 
     /// Whether a writer that was refused is to be woken.
