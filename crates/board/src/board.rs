@@ -353,14 +353,15 @@ impl Board {
             ports[port].doubt(next);
         }
         for (index, port) in ports.iter_mut().enumerate() {
+            let mut up = |news, cx: &mut Context<'_>| {
+                // What it changes may let something through, or end something.
+                *unsettled = true;
+                on_news(ip, edge, index, news, cx);
+            };
             match port {
-                Port::Atm(atm) => atm.settle(cx),
+                Port::Atm(atm) => atm.settle(cx, &mut up),
                 Port::Vi(_) | Port::Efe => {}
-                Port::Packets(packets) => packets.settle(cx, &mut |news, cx| {
-                    // What it changes may let something through, or end something.
-                    *unsettled = true;
-                    on_news(ip, edge, index, news, cx);
-                }),
+                Port::Packets(packets) => packets.settle(cx, &mut up),
             }
         }
         if let Some(nic) = &mut self.vi {
@@ -541,6 +542,7 @@ fn on_news(tower: &mut IpTower, edge: &mut Edge, port: usize, news: LinkNews, cx
     let ip = &mut tower.ip;
     match news {
         LinkNews::Undelivered(pdu) => tower.on_undelivered(&pdu, edge, cx),
+        LinkNews::Nobody(next) => tower.on_nobody(port, next, edge, cx),
         LinkNews::Address(address, true) => ip.add_address(port, address.into()),
         LinkNews::Address(address, false) => ip.remove_address(address.into()),
         LinkNews::Deprecated(address, deprecated) => ip.deprecate(address, deprecated),

@@ -207,7 +207,12 @@ pub(crate) struct AtmPort {
     sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
     news: Vec<News>,
+    /// Next hops for which no circuit was found, and none may be.
+    nobody: Vec<IpAddr>,
 }
+
+/// Next hops that an ATM port tells IP of at once; those beyond are tried again.
+const NOBODY_MAX: usize = 64;
 
 /// What an ATM port has for those above.
 pub(crate) enum News {
@@ -245,6 +250,7 @@ impl AtmPort {
             sent: Vec::new(),
             arrivals: Vec::new(),
             news: Vec::new(),
+            nobody: Vec::new(),
         };
         for (index, end) in config.circuits.iter().enumerate() {
             let circuit = Circuit(index as u32);
@@ -402,6 +408,10 @@ impl AtmPort {
     fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
+            // Those who are being asked may be it.
+            if !self.inarp.is_asking() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
+                self.nobody.push(next);
+            }
             return;
         };
         let End { encapsulation, frames_max, .. } = self.circuits[circuit.0 as usize];
@@ -418,8 +428,11 @@ impl AtmPort {
         }
     }
 
-    /// Pays what address resolution and loopback owe.
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>) {
+    /// Pays what address resolution and loopback owe; what is for IP goes to `up`.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, up: &mut dyn FnMut(LinkNews, &mut Context<'_>)) {
+        for next in core::mem::take(&mut self.nobody) {
+            up(LinkNews::Nobody(next), cx);
+        }
         let AtmPort { segmentation, inarp, loopback, circuits, counters, .. } = self;
         let now = cx.now;
         inarp.settle(now, &mut |due| {
@@ -657,6 +670,7 @@ impl PacketPort {
             Due::Frame(pdu) => ready.push((None, pdu)),
             Due::Packet { mac, pdu } => ready.push((Some(mac), pdu)),
             Due::Undelivered(pdu) => up(LinkNews::Undelivered(pdu), cx),
+            Due::Nobody(next) => up(LinkNews::Nobody(next), cx),
             Due::Address(address, is_ours) => up(LinkNews::Address(address, is_ours), cx),
             Due::Deprecated(address, deprecated) => up(LinkNews::Deprecated(address, deprecated), cx),
             Due::Group(group, listen) => up(LinkNews::Group(group, listen), cx),
@@ -694,6 +708,7 @@ fn packets_of(pdu: &Pdu) -> usize {
 /// What a link has for IP: [`Due`] without what leaves through the port itself.
 pub(crate) enum LinkNews {
     Undelivered(Pdu),
+    Nobody(IpAddr),
     Address(Ipv6Addr, bool),
     Deprecated(Ipv6Addr, bool),
     Group(Ipv6Addr, bool),

@@ -296,3 +296,28 @@ fn a_flood_of_faults_makes_no_flood_of_errors() {
     assert_eq!(hub.count(0, "icmp", "errors_withheld"), 900);
     hub.check_home();
 }
+
+#[test]
+fn what_is_to_be_opened_on_an_atm_port_ends_when_no_circuit_leads_there() {
+    use common::lines::{self, BAD, Lines};
+    use kiban_board::Reason;
+    let nobody: SocketAddr = "10.0.0.99:80".parse().unwrap();
+    // All far ends are known, and it is none of them.
+    let mut lines = Lines::new();
+    let stream = lines.boards[0].host().open(nobody).unwrap();
+    lines.pass(Duration::from_millis(1));
+    assert_eq!(lines.told(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
+    let (near, far) = lines.open(0, 80);
+    lines.close_and_check([near, far]);
+    // One is being asked, and may be it: five questions, a second apart (RFC 2225 §8.2).
+    let mut configs = [lines::config(0), lines::config(1)];
+    let its = lines::port_of(&mut configs[0]).circuits.iter_mut().find(|circuit| circuit.vc == BAD).unwrap();
+    its.peer = None;
+    let mut lines = Lines::of(configs);
+    let stream = lines.boards[0].host().open(nobody).unwrap();
+    lines.pass(Duration::from_secs(5));
+    assert_eq!(lines.told(0), []);
+    lines.pass(Duration::from_millis(2500));
+    assert_eq!(lines.told(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
+    lines.check_home();
+}

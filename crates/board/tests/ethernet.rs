@@ -240,6 +240,59 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
 }
 
 #[test]
+fn a_stream_to_a_neighbour_that_is_not_there_ends_when_nobody_has_answered() {
+    let mut hub = Hub::pair();
+    let (absent4, absent6) = ("10.0.0.77".parse().unwrap(), IpAddr::V6(six("fe80::77")));
+    for absent in [absent4, absent6] {
+        // More SYNs than wait for a neighbour: all of them hear.
+        let open = |hub: &mut Hub, port| hub.boards[0].host().open(SocketAddr::new(absent, port)).unwrap();
+        let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
+        hub.pass(Duration::from_millis(2900));
+        assert_eq!(hub.take_told(0), []);
+        // One that comes late is not asked for anew.
+        let late = open(&mut hub, 90);
+        hub.pass(Duration::from_millis(200));
+        let told = hub.take_told(0);
+        for stream in streams.into_iter().chain([late]) {
+            assert!(told.contains(&Completion::Ended { stream, reason: Reason::Unreachable }), "{absent}");
+        }
+        assert_eq!(told.len(), 11);
+    }
+    assert_eq!(hub.count(0, "tcp", "unreachable"), 22);
+    hub.check_home();
+}
+
+#[test]
+fn a_neighbour_that_goes_ends_what_is_to_be_opened_and_not_what_is_open() {
+    for remote in [ip4(1), local6(1).into()] {
+        let mut hub = Hub::pair();
+        let (open, closed) = (SocketAddr::new(remote, 80), SocketAddr::new(remote, 81));
+        hub.boards[1].host().listen(open).unwrap();
+        let made = hub.boards[0].host().open(open).unwrap();
+        hub.pass(second(60));
+        assert!(hub.take_told(0).contains(&Completion::Opened { stream: made }));
+        hub.unplugged[1] = true;
+        hub.boards[0].host().write(made, b"in vain").unwrap();
+        let other = hub.boards[0].host().open(closed).unwrap();
+        // Its old MAC is asked first: it may have moved. Then everybody.
+        hub.pass(second(8));
+        assert_eq!(hub.take_told(0), []);
+        hub.pass(second(12));
+        assert_eq!(hub.take_told(0), [Completion::Ended { stream: other, reason: Reason::Unreachable }]);
+        // It was somebody's cable.
+        hub.unplugged[1] = false;
+        hub.pass(second(60));
+        let mut buffer = [0; 16];
+        let far = hub.take_told(1).into_iter().find_map(|told| match told {
+            Completion::Accepted { stream, .. } => Some(stream),
+            _ => None,
+        });
+        let count = hub.boards[1].host().read(far.expect("accepted"), &mut buffer).unwrap();
+        assert_eq!(&buffer[..count], b"in vain", "{remote}");
+    }
+}
+
+#[test]
 fn a_neighbour_that_moves_or_goes_is_noticed() {
     for remote in [ip4(1), local6(1).into()] {
         let mut hub = Hub::pair();
@@ -480,6 +533,39 @@ fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
     assert!(hub.count(0, "ethernet", "autoconf_excess") >= 160);
     assert!(hub.count(0, "ethernet", "autoconf_refused") >= 500);
     hub.check_home();
+}
+
+#[test]
+fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
+    let mut hub = Hub::of(&[config(0, link(0))]);
+    hub.pass(second(5));
+    let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
+    let message = Message::RouterAdvertisement {
+        hop_limit: 64,
+        managed: false,
+        other: false,
+        lifetime_seconds: 9000,
+        reachable_ms: 0,
+        retransmit_ms: 0,
+    };
+    // The first does not say where it is, and answers nobody.
+    let prefix = prefix("2001:db8:5::", 9000, 9000);
+    hub.inject(0, &discovery(group, (six("fe80::a"), ALL_NODES), 255, message, &[prefix]));
+    hub.inject(
+        0,
+        &discovery(group, (six("fe80::b"), ALL_NODES), 255, message, &[Item::SourceLink(STRANGER)]),
+    );
+    hub.pass(second(5));
+    hub.seen.clear();
+    let far = SocketAddr::new(six("2001:db8:77::1").into(), 80);
+    hub.boards[0].host().open(far).unwrap();
+    hub.pass(second(2));
+    let question = Message::NeighbourSolicitation { target: six("fe80::a") };
+    assert!(discoveries(&hub.seen).iter().any(|(_, _, what)| *what == question));
+    assert!(!hub.seen.iter().any(|frame| frame[..6] == STRANGER.0));
+    hub.pass(second(6));
+    assert!(hub.seen.iter().any(|frame| frame[..6] == STRANGER.0), "the SYN goes to the next");
+    assert_eq!(hub.take_told(0), []);
 }
 
 /// Routers without end, each with its own address, and redirects without end from the one that is believed: tables keep

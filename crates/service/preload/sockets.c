@@ -227,7 +227,7 @@ static int tell_name(const struct sockaddr_storage *name, struct sockaddr *targe
 
 static int error_of(uint8_t why) {
     static const int errors[] = {0,           EPIPE,       ECONNREFUSED,  ECONNRESET, ETIMEDOUT, ECONNABORTED,
-                                 ENETUNREACH, EADDRNOTAVAIL, EADDRINUSE, ENOBUFS};
+                                 ENETUNREACH, EADDRNOTAVAIL, EADDRINUSE, ENOBUFS,    EHOSTUNREACH};
     return why < sizeof errors / sizeof *errors ? errors[why] : EPROTO;
 }
 

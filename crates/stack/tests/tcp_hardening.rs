@@ -118,6 +118,59 @@ fn an_unreachable_port_or_protocol_refuses_what_has_not_been_made() {
 }
 
 #[test]
+fn a_way_that_three_syns_do_not_find_is_none() {
+    for (syn_troubles, ends) in [(3, true), (4, false)] {
+        let mut talk = Talk::opening(Config { syn_troubles, ..Config::default() });
+        // Told often of one SYN is told once.
+        for silence in [1000, 2000, 4000] {
+            assert_eq!(talk.told().len(), 0);
+            for _ in 0..10 {
+                icmp(&mut talk, 0, Trouble::Unreachable);
+            }
+            talk.pass(ms(silence));
+        }
+        let (told, sessions) = (talk.told(), talk.station.tcp.sessions());
+        // The third timeout has come meanwhile.
+        assert_eq!(told, [if ends { "gone: Unreachable" } else { "doubtful 10.0.0.9" }]);
+        assert_eq!(sessions, usize::from(!ends));
+        assert_eq!(talk.station.tcp.counters().unreachable, u64::from(ends));
+        // It can still be made where it was not ended.
+        if !ends {
+            talk.hear(seg(SYN | ACK, 0, 1, 8000), b"");
+            icmp(&mut talk, 1, Trouble::Unreachable);
+            assert_eq!(talk.told(), ["opened"]);
+        }
+    }
+}
+
+#[test]
+fn a_hop_that_nobody_answers_for_ends_what_is_to_be_opened_that_way_and_nothing_else() {
+    let nobody = |talk: &mut Talk, is_that_way: bool| {
+        let (local, remote, now) = (talk.local().ip(), talk.remote().ip(), talk.now);
+        talk.station.with(now, |tcp, cx, out| {
+            let is_it = |source, target| is_that_way && (source, target) == (local, remote);
+            tcp.on_nobody(is_it, cx, out);
+        });
+        talk.settle();
+    };
+    let mut talk = Talk::opening(Config::default());
+    nobody(&mut talk, false);
+    assert_eq!(talk.told().len(), 0, "another way");
+    nobody(&mut talk, true);
+    assert_eq!((talk.told(), talk.station.tcp.sessions()), (vec!["gone: Unreachable".into()], 0));
+    talk.check_home();
+    // RFC 1122 §4.2.3.9: one that has been made goes on, and so does one that a peer makes.
+    let mut talk = Talk::established(Config::default());
+    talk.write(&bytes(500));
+    nobody(&mut talk, true);
+    let mut passive = Talk::listening(Config::default());
+    passive.hear(seg(SYN, 0, 0, 8000), b"");
+    nobody(&mut passive, true);
+    assert_eq!((talk.told().len(), talk.state()), (0, Some(State::Established)));
+    assert_eq!(passive.station.tcp.sessions(), 1);
+}
+
+#[test]
 fn a_packet_too_big_makes_segments_smaller_and_sends_them_again() {
     let mut talk =
         Talk::established_with(Config::default(), 60_000, Options { mss: Some(1460), ..Options::NONE });

@@ -121,7 +121,7 @@ fn a_syn_is_sent_again_twice_as_late_each_time_and_given_up() {
     }
     assert_eq!(at, [0, 1000, 3000, 7000]);
     assert_eq!(talk.now.since(begin).as_secs(), 15);
-    assert_eq!(talk.told(), ["gone: TimedOut"]);
+    assert_eq!(talk.told(), ["doubtful 10.0.0.9", "gone: TimedOut"]);
     talk.check_home();
 }
 

@@ -299,6 +299,7 @@ impl World {
                         Reason::Refused => "refused".into(),
                         Reason::Reset => "reset".into(),
                         Reason::TimedOut => "timed-out".into(),
+                        Reason::Unreachable => "unreachable".into(),
                         Reason::Aborted => "aborted".into(),
                         #[allow(unreachable_patterns)]
                         other => format!("{other:?}").to_lowercase(),

@@ -137,10 +137,12 @@ pub enum Why {
     InUse = 8,
     /// A bound of the board's is reached.
     TooMany = 9,
+    /// Nobody answers on the way to that address.
+    Unreachable = 10,
 }
 
 impl Why {
-    const ALL: [Why; 9] = [
+    const ALL: [Why; 10] = [
         Why::Closed,
         Why::Refused,
         Why::Reset,
@@ -150,6 +152,7 @@ impl Why {
         Why::BadAddress,
         Why::InUse,
         Why::TooMany,
+        Why::Unreachable,
     ];
 
     fn of(code: u8) -> Option<Why> {
@@ -169,6 +172,9 @@ impl fmt::Display for Why {
             Why::BadAddress => "that is no address of the board's, or none that can be connected to",
             Why::InUse => "somebody else has that address and port on the board",
             Why::TooMany => "the board takes no more of these: close some, or raise its bounds",
+            Why::Unreachable => {
+                "no route to that host: nobody answers on the board's net for it, or for the next router"
+            }
         })
     }
 }
@@ -182,6 +188,7 @@ impl From<Reason> for Why {
             Reason::Refused => Why::Refused,
             Reason::Reset => Why::Reset,
             Reason::TimedOut => Why::TimedOut,
+            Reason::Unreachable => Why::Unreachable,
             Reason::Aborted => Why::Aborted,
         }
     }

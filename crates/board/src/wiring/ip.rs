@@ -186,6 +186,15 @@ impl IpTower {
         }
     }
 
+    /// Nobody answers for a next hop: what was to be opened that way is not (RFC 1122 §2.3.2.2). Unlike what a router says this
+    /// is known for certain.
+    pub(crate) fn on_nobody(&mut self, port: usize, next: IpAddr, edge: &mut Edge, cx: &mut Context<'_>) {
+        let IpTower { ip, tcp, from_tcp, .. } = self;
+        let is_that_way = |source, target| ip.first_hop(source, target) == Some((port, next));
+        tcp.on_nobody(is_that_way, cx, from_tcp);
+        self.tell(edge, cx);
+    }
+
     /// What IP complains of is reported to the senders.
     fn report(&mut self, cx: &mut Context<'_>) {
         while let Some(complaint) = self.ip.complaint() {

@@ -109,6 +109,10 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
         assert_eq!(lost.kind(), std::io::ErrorKind::NetworkUnreachable);
+        let clock = kiban_real::Clock::new();
+        let absent = lab.connect(at("10.9.0.77", 80)).await.expect_err("nobody answers for it");
+        assert_eq!(absent.kind(), std::io::ErrorKind::HostUnreachable);
+        assert!(clock.now() < kiban_ground::Instant::from_nanos(10_000_000_000), "{:?}", clock.now());
     });
     assert!(far.join().expect("no panic"));
     board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
@@ -295,6 +299,8 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
         (refused.status.code(), text(&refused).as_str()),
         (Some(1), "kiban: 10.9.0.1:5999: nobody listens there\n")
     );
+    let absent = text(&place.kiban(&["connect", "10.9.0.77:80"]));
+    assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to that host"), "{absent}");
     let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
     assert!(told.contains("no board moon runs; these do: lab"), "{told}");

@@ -3,10 +3,13 @@
 //! Needs     a C compiler for the library that is preloaded, curl, iperf3, python3.
 
 use crate::place::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
-use std::io::Write;
+use kiban_real::Clock;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
@@ -59,6 +62,10 @@ impl Drop for Server {
     }
 }
 
+fn since(clock: &Clock) -> Duration {
+    clock.now().since(kiban_ground::Instant::ZERO)
+}
+
 fn answers_http(url: &str) -> bool {
     run("curl", &["-s", "-o", "/dev/null", "--max-time", "5", url]).status.success()
 }
@@ -92,6 +99,36 @@ fn curl_and_a_server_in_python_carry_a_file_each_way() {
     assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
     let fetched = told(on_board(&place, &["curl", "-sSf", "http://10.9.0.2:8000/small"]));
     assert_eq!(text(&fetched), "hello");
+}
+
+#[test]
+fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-absent");
+    let forward =
+        "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:7000\"\nto = \"10.9.0.78:80\"\n";
+    run("ip", &["link", "set", "lo", "up"]);
+    let _board = place.up(&format!("{PORT}{SOCKETS}{forward}"));
+    let clock = Clock::new();
+    // Somebody who waits for an answer, without a word from a router.
+    let fetched = told(on_board(&place, &["curl", "-sSv", "http://10.9.0.77/"]));
+    let took = since(&clock);
+    let error = String::from_utf8_lossy(&fetched.stderr);
+    // 7: it could not connect.
+    assert!(fetched.status.code() == Some(7) && error.contains("No route to host"), "{error}");
+    assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+    let absent = "import socket; socket.create_connection((\"10.9.0.77\", 80))";
+    let told_of = told(on_board(&place, &["python3", "-c", absent]));
+    let error = String::from_utf8_lossy(&told_of.stderr).into_owned();
+    assert!(error.contains("[Errno 113] No route to host"), "{error}");
+    // Who comes through a relay is reset, and does not wait longer.
+    let clock = Clock::new();
+    let mut caller = TcpStream::connect("127.0.0.1:7000").expect("it listens");
+    let heard = caller.read(&mut [0; 1]).expect_err("the other end is not there");
+    assert_eq!(heard.kind(), ErrorKind::ConnectionReset);
+    assert!(since(&clock) < Duration::from_secs(10), "{:?}", since(&clock));
 }
 
 #[test]

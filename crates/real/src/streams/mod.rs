@@ -101,6 +101,7 @@ pub(crate) fn error(why: Why) -> io::Error {
         Why::BadAddress => io::ErrorKind::AddrNotAvailable,
         Why::InUse => io::ErrorKind::AddrInUse,
         Why::TooMany => io::ErrorKind::OutOfMemory,
+        Why::Unreachable => io::ErrorKind::HostUnreachable,
     };
     io::Error::new(kind, why)
 }

@@ -160,6 +160,12 @@ impl InArp {
         self.ends.iter().position(has).map(|index| Circuit(index as u32))
     }
 
+    /// Whether some far end that is not known is being asked, or is about to be.
+    pub fn is_asking(&self) -> bool {
+        let asks = |end: &End| end.peer.is_none() && matches!(end.state, State::Asking { .. });
+        self.ends.iter().flatten().any(asks)
+    }
+
     /// Takes a packet in, without its LLC/SNAP header.
     pub fn on_packet(&mut self, circuit: Circuit, bytes: &[u8], now: Instant) -> InArpVerdict {
         self.counters.packets_in += 1;

@@ -63,8 +63,8 @@ pub(super) enum Resolved {
 pub(super) enum Passed {
     /// Ask for a neighbour: everybody, or itself.
     Ask(IpAddr, Option<Mac>),
-    /// A neighbour does not answer; these packets waited for it.
-    Gone { neighbour: IpAddr, was_router: bool, queue: VecDeque<Pdu> },
+    /// A neighbour does not answer; these packets waited for it. One that was known may have moved: the next packet asks everybody.
+    Gone { neighbour: IpAddr, was_router: bool, was_known: bool, queue: VecDeque<Pdu> },
 }
 
 /// What somebody said about where a neighbour is.
@@ -299,6 +299,7 @@ impl Cache {
                 passed.push(Passed::Gone {
                     neighbour: address,
                     was_router: gone.is_router,
+                    was_known: gone.reach != Reach::Incomplete,
                     queue: gone.queue,
                 });
             } else {

@@ -177,6 +177,8 @@ pub enum Due {
     },
     /// A packet whose neighbour does not answer.
     Undelivered(Pdu),
+    /// Nobody answered for a neighbour whose MAC was not known; routes that led through it have changed already.
+    Nobody(IpAddr),
     /// An IPv6 address may be used, or not any more.
     Address(Ipv6Addr, bool),
     /// An IPv6 address is deprecated, or not any more.
@@ -348,11 +350,17 @@ impl Link {
         for passed in self.cache.pass(cx.now, &self.config.neighbours) {
             match passed {
                 Passed::Ask(neighbour, mac) => self.ask(neighbour, mac, cx),
-                Passed::Gone { neighbour, was_router, queue } => {
+                Passed::Gone { neighbour, was_router, was_known, queue } => {
                     self.counters.neighbours_gone += 1;
                     self.due.extend(queue.into_iter().map(Due::Undelivered));
-                    if was_router && let IpAddr::V6(router) = neighbour {
+                    // RFC 4861 §6.3.6: a router that was never found is no better than one that has gone.
+                    if (was_router || !was_known)
+                        && let IpAddr::V6(router) = neighbour
+                    {
                         self.put_router_last(router);
+                    }
+                    if !was_known {
+                        self.due.push_back(Due::Nobody(neighbour));
                     }
                 }
             }

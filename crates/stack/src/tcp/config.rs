@@ -143,6 +143,9 @@ kiban_ground::settings! {
         retries: u32 = 15,
         /// The same for a connection request: three minutes at least (RFC 9293 §3.8.3, MUST-23; Linux: 6, two of them).
         syn_retries: u32 = 7,
+        /// A connection request is given up when so many of its SYNs, each sent after the last, found no net or no host (RFC 5461
+        /// §4.1: at the first in Linux, later in 4.4BSD). More than `syn_retries`: never, as RFC 9293 has it (MUST-56).
+        syn_troubles: u32 = 3,
         /// Segments sent before the first acknowledgement (RFC 6928).
         initial_window_segments: u32 = 10,
         /// How the congestion window grows and falls.

@@ -93,6 +93,8 @@ kiban_ground::counters! {
         timed_out,
         /// Sessions given up because their peers took nothing while no page was left (RFC 6429).
         stuck_cut,
+        /// Sessions that could not be opened because nobody answers on the way.
+        unreachable,
         /// Turns that found no PDU block.
         starved,
     }

@@ -1,7 +1,8 @@
-//! What ICMP says of a segment that we sent (RFC 1122 §4.2.3.9, RFC 5927).
+//! What ICMP says of a segment that we sent (RFC 1122 §4.2.3.9, RFC 5927), and what the links below know for certain.
 
 use super::{Outbox, SessionId, Tcp};
-use core::net::SocketAddr;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
 use kiban_ground::Context;
 use kiban_wire::tcp::Sequence;
 
@@ -39,6 +40,25 @@ impl Tcp {
         let believed = session.is_some_and(|session| session.is_on_its_way(sequence));
         self.counters.troubles_disbelieved += u64::from(!believed);
         believed
+    }
+
+    /// Nobody answers for a next hop. Sessions whose SYN goes that way, by what `is_that_way` says of our address and the
+    /// peer's, end; those that have been made go on, since somebody may be there again (RFC 1122 §4.2.3.9).
+    pub fn on_nobody(
+        &mut self,
+        is_that_way: impl Fn(IpAddr, IpAddr) -> bool,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        self.forget_opened();
+        let is_lost = |id: &SessionId| {
+            let found = self.table.get(*id);
+            found.is_some_and(|session| is_that_way(session.local.ip(), session.remote.ip()))
+        };
+        let lost: Vec<SessionId> = self.opening.iter().copied().filter(is_lost).collect();
+        for id in lost {
+            self.with(id.index, cx, out, |session, desk| session.on_nobody(desk));
+        }
     }
 
     /// An ICMP error has come about a segment from `local` to `remote` that began at `sequence`.

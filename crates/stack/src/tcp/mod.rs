@@ -96,6 +96,8 @@ pub enum Reason {
     Reset,
     /// The peer was silent for too long.
     TimedOut,
+    /// Nobody answers on the way to the peer: it could not be opened.
+    Unreachable,
     /// The host gave it up.
     Aborted,
 }
@@ -305,6 +307,8 @@ pub struct Tcp {
     resting: Resting,
     /// Sessions in which something waits, or waited, behind a hole.
     with_early: Vec<SessionId>,
+    /// Sessions that the host opened and that are not open, or were not.
+    opening: Vec<SessionId>,
     lines: Vec<VecDeque<SessionId>>,
     alarms: Alarms,
     retry_at: Instant,
@@ -327,6 +331,7 @@ impl Tcp {
             challenges: Throttle::default(),
             resting: Resting::default(),
             with_early: Vec::new(),
+            opening: Vec::new(),
             lines: Vec::new(),
             alarms: Alarms::new(),
             retry_at: Instant::NEVER,
@@ -458,8 +463,18 @@ impl Tcp {
         }
         let beginning = self.secret.beginning(local, remote, cx.now);
         let id = self.begin((local, remote), beginning, None, lane);
+        if self.opening.len() > 2 * self.table.len() + 16 {
+            self.forget_opened();
+        }
+        self.opening.push(id);
         self.put_in_line(id.index);
         Ok(id)
+    }
+
+    /// Who is open, or gone, opens no more.
+    fn forget_opened(&mut self) {
+        let table = &self.table;
+        self.opening.retain(|id| table.get(*id).is_some_and(|session| session.state == State::SynSent));
     }
 
     /// RFC 6056 §3.3.3: ports follow each other towards one peer, and tell nothing of those towards another.

@@ -160,6 +160,9 @@ pub(super) struct Session {
     pace_at: Instant,
     /// Timeouts since the peer was last heard.
     silence: u32,
+    /// Our SYNs of which ICMP said that they found no way, and after how many timeouts the last of them left.
+    astray: u32,
+    astray_at: Option<u32>,
 
     // Receive: everything before `expected` is here, nothing from `edge` on was asked for.
     expected: Sequence,
@@ -252,6 +255,8 @@ impl Session {
             pace_at: Instant::NEVER,
             resend_at: Instant::NEVER,
             silence: 0,
+            astray: 0,
+            astray_at: None,
             expected: Sequence(0),
             edge: Sequence(0),
             offered: (Instant::NEVER, Sequence(0), 0, 0),

@@ -4,13 +4,16 @@
 //! Soft      everything on a synchronised session, hard or not by RFC 1122 §4.2.3.9: remembered for the host; if it is
 //!           true, timeouts will end the session.
 //! Hard      an unreachable port or protocol while our SYN is out (RFC 5461 §4.1): the session is refused.
+//! Firm      an unreachable net or host about one SYN is soft; about `syn_troubles` of them, each sent after the last, it ends the
+//!           session (RFC 5461 §4.1: as 4.4BSD has it, where Linux ends it at the first). Who opens again loses nothing.
+//! Nobody    what our own links say of the next hop needs no proof: one that nobody answers for ends what is not open yet.
 //! Too big   smaller segments, down to a floor, and what is out goes again (RFC 1191 §6.4). The window is not
 //!           touched: it was the size, not the load.
 
 use super::{Desk, Session};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::state::State;
-use crate::tcp::{Reason, Trouble};
+use crate::tcp::{Config, Reason, Trouble};
 use kiban_wire::tcp::{HEADER_BYTES, Sequence};
 
 impl Session {
@@ -30,10 +33,31 @@ impl Session {
             Trouble::PortUnreachable | Trouble::ProtocolUnreachable if self.state == State::SynSent => {
                 return self.end(Reason::Refused, desk);
             }
+            Trouble::Unreachable if self.state == State::SynSent && self.is_astray(desk.config) => {
+                return self.on_nobody(desk);
+            }
             Trouble::PacketTooBig { mtu } => self.set_path_mtu(mtu, desk),
             _ => {}
         }
         self.trouble = Some(trouble);
+    }
+
+    /// One more of our SYNs has found no way, of those that have left: whether that is enough.
+    fn is_astray(&mut self, config: &Config) -> bool {
+        // Told twice of one SYN is told once.
+        if self.astray_at != Some(self.silence) {
+            self.astray_at = Some(self.silence);
+            self.astray += 1;
+        }
+        self.astray >= config.syn_troubles
+    }
+
+    /// Nobody answers on the way.
+    pub(in crate::tcp) fn on_nobody(&mut self, desk: &mut Desk<'_, '_>) {
+        if self.state == State::SynSent {
+            desk.counters.unreachable += 1;
+            self.end(Reason::Unreachable, desk);
+        }
     }
 
     /// Nothing has been sent yet: segments and the initial window are as the way takes them.

@@ -75,13 +75,15 @@ impl Session {
         }
         desk.counters.timeouts += 1;
         self.rtt.on_timeout();
+        // A SYN-ACK may answer somebody who never was there.
+        let may_doubt = self.state.is_synchronised() || self.state == State::SynSent;
+        if self.silence == desk.config.doubt_retries && may_doubt {
+            // RFC 9293 §3.8.3, R1, also of a SYN of ours: what is below may know another way, or that there is none.
+            desk.up.push_back(Indication::Doubtful { source: self.local.ip(), target: self.remote.ip() });
+        }
         if !self.state.is_synchronised() {
             self.next = self.una;
             return;
-        }
-        if self.silence == desk.config.doubt_retries {
-            // RFC 9293 §3.8.3, R1: what is below may know another way, or that there is none.
-            desk.up.push_back(Indication::Doubtful { source: self.local.ip(), target: self.remote.ip() });
         }
         self.on_retransmission_timeout(outstanding);
     }
