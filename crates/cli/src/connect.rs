@@ -2,7 +2,7 @@
 
 use crate::board::why_not;
 use clap::Args;
-use kiban_real::streams::{Attachment, Stream};
+use kiban_real::streams::{Attachment, Settings, Stream};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use tokio::io::AsyncWriteExt as _;
@@ -32,7 +32,8 @@ impl Connect {
         let runtime = runtime.map_err(|error| format!("this cannot begin: {error}"))?;
         let ended = runtime.block_on(async {
             let board = self.board.as_deref();
-            let board = Attachment::attach(board)
+            let one = Settings { streams: 1, ..Settings::default() };
+            let board = Attachment::attach_with(board, one)
                 .await
                 .map_err(|error| why_not(board, "attach", &error.to_string()))?;
             let address = tokio::net::lookup_host(&self.address).await.map(|mut found| found.next());

@@ -305,3 +305,32 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
     let told = text(&nobody);
     assert!(told.contains("no board moon runs; these do: lab"), "{told}");
 }
+
+#[test]
+fn who_asks_for_more_streams_than_there_are_is_told_so() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("attach-bounds");
+    let board = place.up(&format!("{PORT}{ECHO}{ATTACH}sessions = 8\n"));
+    let door = place.0.join("kiban/lab.streams");
+    story(async {
+        let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
+        let much = ask(9).await.expect_err("there are eight");
+        assert_eq!(much.to_string(), "8 of its streams are free, and 9 were asked for");
+        let seven = ask(7).await.expect("it takes us");
+        // One is enough for a pipeline; then there is none.
+        let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
+        assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
+        board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
+        let eighth = ask(1).await.expect("it takes us");
+        let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
+        let told = "kiban: board lab: 0 of its streams are free, and 1 were asked for\n";
+        assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
+        assert_eq!(counter(&board, "refused"), 2);
+        // Who has a place keeps it.
+        for client in [seven, eighth] {
+            echoes(&mut client.connect(at(BOARD, 7)).await.expect("it is there"), b"still here").await;
+        }
+    });
+}

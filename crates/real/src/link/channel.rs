@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Set-up    over a stream socket with an abstract name (`kiban-NAME`), or a path where namespaces of the network are to be crossed:
-//!           the caller sends one message with its own name and the memfd; the callee answers. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one user (SO_PEERCRED),
+//!           the caller sends one message with its own name and the memfd; the callee answers: without a word, or with why it does not
+//!           take the call. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one user (SO_PEERCRED),
 //!           or the other to root.
 //! Death     the socket stays open as long as both live: its hang-up is the end of the channel, by whatever cause.
 //! Trust     the memfd must be sealed against shrinking before it is mapped, or reading it could kill the process.
@@ -36,12 +37,12 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes of the longest name.
+/// Bytes of the longest name, and of the longest reason.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Bytes before what stands on the channel.
 pub const FRONT_BYTES: usize = 128;
 
-const HELLO: &[u8; 8] = b"kiban-s2";
+const HELLO: &[u8; 8] = b"kiban-s3";
 
 /// Memory that this process has mapped.
 struct Mapping {
@@ -233,16 +234,36 @@ impl Half {
     /// The whole channel, once the other side has spoken; nothing before that. A caller's memory has to have so many bytes.
     ///
     /// # Errors
-    /// It hung up, or said what is not understood.
+    /// It hung up, said what is not understood, or why it does not take the call.
     pub fn complete(&mut self, bytes: RangeInclusive<usize>) -> io::Result<Option<Channel>> {
+        self.complete_if(bytes, |_, _| Ok(()))
+    }
+
+    /// The same for a callee that judges its caller, by what it calls itself and its memory: a reason not to take the call is told to
+    /// it, as far as it goes into [`NAME_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// As [`Half::complete`]; the call was not taken.
+    pub fn complete_if(
+        &mut self,
+        bytes: RangeInclusive<usize>,
+        judge: impl FnOnce(&[u8], &Region) -> Result<(), String>,
+    ) -> io::Result<Option<Channel>> {
         let wanted = usize::from(self.calls.is_none());
         let Some(socket) = &self.socket else { return Ok(None) };
         let Some((caller, mut files)) = receive_with(socket, wanted)? else { return Ok(None) };
         let (region, calls) = match self.calls.take() {
+            Some(_) if !caller.is_empty() => {
+                return Err(io::Error::other(String::from_utf8_lossy(&caller).escape_debug().to_string()));
+            }
             Some(region) => (region, true),
             None => {
                 let memory = files.pop().ok_or(io::ErrorKind::InvalidData)?;
                 let region = map(memory.as_fd(), bytes)?;
+                if let Err(why) = judge(&caller, &region) {
+                    self.refuse(&why);
+                    return Err(io::Error::other(why));
+                }
                 send_with(socket, &[], &[])?;
                 (region, false)
             }
@@ -250,6 +271,17 @@ impl Half {
         let caller = if calls { Vec::new() } else { caller };
         let socket = self.socket.take().expect("it was just spoken on");
         Ok(Some(Channel { socket, region, calls, caller }))
+    }
+}
+
+impl Half {
+    /// Tells a caller why its call is not taken, now or before it has said anything.
+    pub fn refuse(&self, why: &str) {
+        let bytes = why.floor_char_boundary(NAME_BYTES_MAX);
+        if let Some(socket) = &self.socket {
+            // A caller that has gone need not know.
+            let _ = send_with(socket, &why.as_bytes()[..bytes], &[]);
+        }
     }
 }
 
@@ -452,6 +484,29 @@ mod tests {
         assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
         drop(half);
         assert!(small.complete(4096..=4096).is_err(), "it is hung up on");
+    }
+
+    #[test]
+    fn who_is_not_taken_hears_why() {
+        let name = name("refused");
+        let door = Door::open(&name).expect("the name is free");
+        let call = || Half::call(&name, b"me", BYTES).expect("the door is open");
+        let mut caller = call();
+        let mut callee = door.caller().expect("somebody calls");
+        let long = "it has its reasons: ".repeat(10);
+        let judged = callee.complete_if(0..=BYTES, |caller, memory| {
+            assert_eq!((caller, memory.len()), (&b"me"[..], BYTES));
+            Err(long.clone())
+        });
+        assert_eq!(judged.expect_err("it is not taken").to_string(), long);
+        drop(callee);
+        let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        assert_eq!(told, long[..NAME_BYTES_MAX]);
+        // Nobody has to hear a caller out; and letters stay whole.
+        let mut caller = call();
+        door.caller().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
+        let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        assert_eq!(told, "ü".repeat(NAME_BYTES_MAX / 2));
     }
 
     #[test]

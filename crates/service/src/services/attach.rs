@@ -5,7 +5,7 @@
 //! End       a client that has gone, by whatever cause, is one that has closed everything: what it had put in still leaves, as long as
 //!           anything does within a minute. One that breaks a rule is cut, with all that is its own.
 //! Bound     `CLIENTS_MAX` clients, and `sessions` streams of all together, by what they ask for when they come; who comes beyond
-//!           is hung up on, and counted.
+//!           is told why it is not taken, and counted.
 
 use super::{Bounds, Service, ServiceCounters};
 use kiban_board::streams::Desk;
@@ -117,6 +117,7 @@ impl Attach {
             if here < CLIENTS_MAX && self.files.watch(&half, number, Interest::READ).is_ok() {
                 self.clients.insert(number, Client::Caller(half, now + GREETING));
             } else {
+                half.refuse("the board has no place for another client: one has to go first");
                 self.past.refused += 1;
             }
         }
@@ -124,23 +125,25 @@ impl Attach {
 
     /// A client's socket can be read: it greets, rings, or has gone.
     fn on_client(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
+        let free = self.bounds.sessions_max.saturating_sub(self.slots());
         match self.clients.get_mut(&number) {
-            Some(Client::Caller(half, _)) => match attached(half) {
+            Some(Client::Caller(half, _)) => match attached(half, free) {
                 Ok(None) => return,
-                Ok(Some((desk, _))) if self.slots() + desk.slots() > self.bounds.sessions_max => {
+                Ok(Some((desk, channel))) => {
+                    self.chime.add(&channel);
+                    self.clients.insert(number, Client::Attached(desk, channel));
+                }
+                Err(NotTaken::AsksFor { streams }) => {
                     tracing::warn!(
-                        streams = desk.slots(),
+                        streams,
+                        free,
                         "a client asks for more streams than there are: raise `sessions`"
                     );
                     self.past.refused += 1;
                     self.clients.remove(&number);
                     return;
                 }
-                Ok(Some((desk, channel))) => {
-                    self.chime.add(&channel);
-                    self.clients.insert(number, Client::Attached(desk, channel));
-                }
-                Err(error) => {
+                Err(NotTaken::Misunderstood(error)) => {
                     tracing::debug!(%error, "a client was not understood");
                     self.past.errors += 1;
                     self.clients.remove(&number);
@@ -216,14 +219,38 @@ impl Attach {
     }
 }
 
-/// What a caller has, once it has said what it wants.
-fn attached(half: &mut Half) -> io::Result<Option<(Desk, Arc<Channel>)>> {
-    let Some(channel) = half.complete(0..=MEMORY_BYTES_MAX)? else { return Ok(None) };
-    let layout = understand(channel.caller())?;
-    if channel.region().len() < layout.bytes() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "memory that is too short"));
+/// Why a caller is no client.
+enum NotTaken {
+    /// It wants more streams than are left.
+    AsksFor {
+        streams: usize,
+    },
+    Misunderstood(io::Error),
+}
+
+/// What a caller has, once it has said what it wants, where so many streams are free.
+fn attached(half: &mut Half, free: usize) -> Result<Option<(Desk, Arc<Channel>)>, NotTaken> {
+    let (mut asked, mut layout) = (0, None);
+    let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, memory| {
+        let its = understand(hello).map_err(|error| error.to_string())?;
+        if memory.len() < its.bytes() {
+            return Err("memory that is too short".into());
+        }
+        asked = its.slots();
+        if asked > free {
+            return Err(format!("{free} of its streams are free, and {asked} were asked for"));
+        }
+        layout = Some(its);
+        Ok(())
+    });
+    match (judged, layout) {
+        (Ok(Some(channel)), Some(layout)) => {
+            Ok(Some((Desk::new(channel.region(), layout), Arc::new(channel))))
+        }
+        (Ok(_), _) => Ok(None),
+        (Err(_), _) if asked > free => Err(NotTaken::AsksFor { streams: asked }),
+        (Err(error), _) => Err(NotTaken::Misunderstood(error)),
     }
-    Ok(Some((Desk::new(channel.region(), layout), Arc::new(channel))))
 }
 
 /// Adds what a client has done.
