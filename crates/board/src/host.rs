@@ -129,6 +129,11 @@ impl Host<'_> {
         self.board.now
     }
 
+    /// Whether the board is known as `address`.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.board.ip.ip.is_ours(address)
+    }
+
     /// Listens on `local`; an unspecified address stands for every address of the board. The listener's number.
     pub fn listen(&mut self, local: SocketAddr) -> Result<u32, Refused> {
         self.listen_with(local, self.board.v6_only)
@@ -151,9 +156,13 @@ impl Host<'_> {
         self.open_from(SocketAddr::new(source, 0), remote)
     }
 
-    /// The same from an address of this board's and a port; port 0: one is chosen (RFC 9293 §3.9.1.1, MUST-43).
-    pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
+    /// The same from an address of this board's and a port; an unspecified address: the one that leads there; port 0: one is chosen
+    /// (RFC 9293 §3.9.1.1, MUST-43).
+    pub fn open_from(&mut self, mut local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
         let ip = &self.board.ip.ip;
+        if local.ip().is_unspecified() {
+            local.set_ip(ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?);
+        }
         let is_ours = ip.addresses().any(|address| address == local.ip());
         if !is_ours || ip.is_for_many(remote.ip()) {
             return Err(tcp::Refusal::BadAddress.into());

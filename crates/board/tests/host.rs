@@ -136,6 +136,12 @@ fn what_a_host_may_not_do_is_refused_with_a_reason() {
         assert_eq!(opened, Err(Refused::Tcp(Refusal::BadAddress)), "{many}");
     }
     assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(Refused::Tcp(Refusal::BadAddress)));
+    // One that does not say who it is speaks for whoever has the way there.
+    let any = "0.0.0.0:5555".parse().unwrap();
+    let other = host.open_from(any, socket(1, 80)).unwrap();
+    assert_eq!(host.info(other).unwrap().local, socket(0, 5555));
+    host.abort(other).unwrap();
+    assert_eq!(host.open_from(any, "192.0.2.1:80".parse().unwrap()), Err(Refused::NoRoute));
     host.finish(near).unwrap();
     assert!(matches!(host.write(near, b"late"), Err(Refused::Tcp(_))));
     host.close(near).unwrap();

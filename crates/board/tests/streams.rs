@@ -180,7 +180,7 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
 fn callers_have_the_slots_that_were_offered_and_others_wait() {
     let mut rig = Rig::new(4);
     rig.ask(Ask::Listen { listener: 7, local: socket(0, 9) });
-    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 7, result: Ok(()) }));
+    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 7, result: Ok(socket(0, 9)) }));
     rig.ask(Ask::Listen { listener: 8, local: socket(0, 9) });
     assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 8, result: Err(Why::InUse) }));
     let offered = rig.client.claim().expect("a slot");
@@ -262,11 +262,34 @@ fn what_cannot_be_is_said_with_its_reason() {
 }
 
 #[test]
+fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
+    let mut rig = Rig::new(4);
+    let mut ports = Vec::new();
+    for listener in 0..3 {
+        rig.ask(Ask::Listen { listener, local: socket(0, 0) });
+        let Some(Told::Listening { result: Ok(local), .. }) = rig.told.pop_front() else { panic!() };
+        assert_eq!(local.ip(), socket(0, 0).ip());
+        // One that somebody has is passed over.
+        rig.pair.boards[0].host().listen(socket(0, local.port() + 1)).expect("a free port");
+        ports.push(local.port());
+    }
+    assert!(ports.windows(2).all(|two| two[1] == two[0] + 2) && ports[0] >= 49_152, "{ports:?}");
+    let offered = rig.client.claim().expect("a slot");
+    rig.ask(Ask::Offer { listener: 0, slot: offered });
+    rig.call(ports[0]);
+    assert!(matches!(rig.told.pop_front(), Some(Told::Accepted { listener: 0, .. })));
+    // The peer's address is not the board's.
+    rig.ask(Ask::Listen { listener: 9, local: socket(1, 9) });
+    assert_eq!(rig.told.pop_front(), Some(Told::Listening { listener: 9, result: Err(Why::BadAddress) }));
+    rig.desk.leave(&mut rig.pair.boards[0].host());
+}
+
+#[test]
 fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
     const ASKS: usize = 5000;
     let mut rig = Rig::new(4);
     rig.ask(Ask::Listen { listener: 1, local: socket(0, 9) });
-    assert!(matches!(rig.told.pop_front(), Some(Told::Listening { result: Ok(()), .. })));
+    assert!(matches!(rig.told.pop_front(), Some(Told::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
         rig.client.ask(Ask::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
         rig.desk.work(&mut rig.pair.boards[0].host()).expect("a decent client");

@@ -43,7 +43,11 @@ impl Connect {
                 .ok_or_else(|| format!("{}: no such host and port: write 10.9.0.1:80", self.address))?;
             let say = |error: std::io::Error| format!("{}: {error}", self.address);
             let stream = if self.listen {
-                board.listen(address).await.map_err(say)?.accept().await.map_err(say)?.0
+                let listener = board.listen(address).await.map_err(say)?;
+                if address.port() == 0 {
+                    eprintln!("kiban: listening on {}", listener.local_addr());
+                }
+                listener.accept().await.map_err(say)?.0
             } else {
                 board.connect(address).await.map_err(say)?
             };

@@ -8,8 +8,11 @@
  * Whose     the board's: all addresses to which it has a route, and its own. Others, 127.0.0.0/8 and ::1 stay the system's. Who
  *           listens on an unspecified address listens on the board alone.
  * Waits     connect() of a socket that does not block says EINPROGRESS; the socket can be written to when the stream is open.
- * Ends      a stream that is reset reads as ECONNRESET: the board has hung up, though this side had not finished.
- * Left out  a number that epoll knew, or that was copied (dup), before it connected: those go on with the system's socket; UDP; urgent data; SO_LINGER; a port that the system chooses for a listener (it stays the system's); names after exec;
+ * Ends      a stream that is reset reads as ECONNRESET: the board has hung up, though this side had not finished. If it had, the board
+ *           is asked.
+ * Ports     bind() to port 0 is for listen() or connect() to fill in; who asks before that (getsockname) makes the board listen, so
+ *           that the port is the socket's from then on.
+ * Left out  a number that epoll knew, or that was copied (dup), before it connected: those go on with the system's socket; UDP; urgent data; SO_LINGER; names after exec;
  *           what bind() has to say is said by listen(). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -39,19 +42,20 @@ struct entry {
     uint8_t address[2][16];
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
-enum { ASK_CONNECT = 1, ASK_LISTEN = 2 };
-enum { TOLD_LISTENING = 1, TOLD_OPENED = 2, TOLD_ACCEPTED = 3 };
+enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9 };
+enum { TOLD_LISTENING = 1, TOLD_OPENED = 2, TOLD_ACCEPTED = 3, TOLD_ENDED = 5 };
 enum { LOCAL, REMOTE };
-enum { NO_ROUTE = 6, BAD_ADDRESS = 7 };
+enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
 
-/* What is known of a number, while the file that it names is the one of that time. */
-enum state { NOTHING, BOUND, CONNECTING, CONNECTED, LISTENING };
+/* What is known of a number, while the file that it names is the one of that time. One that is RESERVED is bound to a port that the board
+ * has chosen: it listens there, though the program does not yet. One that has FAILED may connect again. */
+enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
 struct known {
     enum state state;
     dev_t device;
     ino_t inode;
     int domain;
-    bool has_finished;
+    bool was_bound, has_finished, is_judged;
     struct sockaddr_storage name[2];
 };
 
@@ -65,6 +69,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool any;
 /* Whether any connects, or did: until then nothing is looked up before a read. */
 static _Atomic bool connects;
+/* The same of listeners. */
+static _Atomic bool listens;
 
 #define SYSTEM(result, name, ...)                                                                                                \
     static result (*system_##name)(__VA_ARGS__);                                                                                  \
@@ -147,7 +153,7 @@ static void note(int fd, struct known what) {
     struct known *known = look_up(fd);
     if (!known) {
         if (!table[fd])
-            table[fd] = calloc(1, sizeof *table[fd]);
+            __atomic_store_n(&table[fd], calloc(1, sizeof *table[fd]), __ATOMIC_RELEASE);
         known = table[fd];
         beyond = fd < beyond ? beyond : fd + 1;
     }
@@ -318,7 +324,7 @@ static int outcome(int fd, struct known *known, int wait_ms) {
         ssize_t count = system_recv(fd, &why, 1, MSG_DONTWAIT);
         /* Its end is told once, here. */
         system_getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
-        known->state = CONNECTED;
+        known->state = FAILED;
         note(fd, *known);
         return count == 1 ? error_of(why) : ECONNREFUSED;
     }
@@ -329,10 +335,22 @@ static int outcome(int fd, struct known *known, int wait_ms) {
     return 0;
 }
 
-/* Before something is read: a stream that could not be opened has nothing to read but why. */
+/* One look: whether a number may be a listener's, or a copy of one. */
+static bool may_listen(int fd) {
+    struct known *known = fd >= 0 && fd < FILES ? __atomic_load_n(&table[fd], __ATOMIC_ACQUIRE) : NULL;
+    return !known || __atomic_load_n(&known->state, __ATOMIC_RELAXED) != CONNECTED;
+}
+
+/* Before something is read: a listener has callers, not bytes; a stream that could not be opened has nothing to read but why. */
 static bool failed(int fd) {
     struct known known;
-    if (!connects || !find(fd, &known) || known.state != CONNECTING)
+    if (!(connects || (listens && may_listen(fd))) || !find(fd, &known))
+        return false;
+    if (known.state == LISTENING || known.state == RESERVED) {
+        errno = ENOTCONN;
+        return true;
+    }
+    if (known.state != CONNECTING)
         return false;
     int error = outcome(fd, &known, 0);
     if (!error || error == EINPROGRESS)
@@ -344,12 +362,23 @@ static bool failed(int fd) {
 /* Nothing was read: whether that is an end, or a reset. */
 static ssize_t ended(int fd, ssize_t count, size_t wanted) {
     struct known known;
-    if (count || !wanted || !find(fd, &known) || known.state != CONNECTED || known.has_finished)
+    if (count || !wanted || !find(fd, &known) || known.state != CONNECTED || known.is_judged)
         return count;
     struct pollfd polled = {fd, POLLIN, 0};
-    if (poll(&polled, 1, 0) == 1 && polled.revents & POLLHUP)
+    if (poll(&polled, 1, 0) != 1 || !(polled.revents & POLLHUP))
+        return count;
+    if (!known.has_finished)
         return fail(ECONNRESET);
-    return count;
+    /* To who has finished itself both look the same: the board knows, and is asked once. */
+    struct entry entry = {.what = ASK_FATE}, told;
+    put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
+    put(&entry, REMOTE, (struct sockaddr *)&known.name[REMOTE], sizeof known.name[REMOTE]);
+    int file = -1, error = ask(&entry, &told, &file);
+    if (file >= 0)
+        close(file);
+    known.is_judged = true;
+    note(fd, known);
+    return error || told.what != TOLD_ENDED || told.code == CLOSED ? count : fail(error_of(told.code));
 }
 
 /* ---- The calls ---- */
@@ -361,9 +390,6 @@ OURS int bind(int fd, const struct sockaddr *name, socklen_t length) {
     struct entry entry = {0};
     int domain = door && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, LOCAL, name, length) || is_loopback(&entry, LOCAL))
-        return system_bind(fd, name, length);
-    /* A port that the system chooses has to be told at once. */
-    if (entry.port[LOCAL] == 0 && is_unspecified(&entry, LOCAL))
         return system_bind(fd, name, length);
     struct known known = {.state = BOUND, .domain = domain};
     memcpy(&known.name[LOCAL], name, length < sizeof known.name[LOCAL] ? length : sizeof known.name[LOCAL]);
@@ -384,6 +410,57 @@ static void forget(int fd) {
     pthread_mutex_unlock(&lock);
 }
 
+/* It is the system's after all: bound there, if it was bound. */
+static int connect_there(int fd, const struct known *known, const struct sockaddr *name, socklen_t length) {
+    if (known->state == BOUND) {
+        forget(fd);
+        if (bind_at_last(fd, known))
+            return -1;
+    }
+    return system_connect(fd, name, length);
+}
+
+/* A socket of the system's takes the number again, as it was before it had to do with the board: 0, or why not. */
+static int begin_anew(int fd, struct known *known) {
+    int file = socket(known->domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file < 0)
+        return errno;
+    forget(fd);
+    int error = take_place(fd, file);
+    if (error)
+        return error;
+    known->state = known->state == RESERVED || known->was_bound ? BOUND : NOTHING;
+    if (known->state == BOUND)
+        note(fd, *known);
+    return 0;
+}
+
+/* The board listens where a socket is bound, at a port of its choosing if none was said. 0; ENOTCONN: the socket is the system's, and bound
+ * there; or why not. */
+static int listen_there(int fd, struct known *known, enum state state) {
+    struct entry entry = {.what = ASK_LISTEN}, told;
+    put(&entry, LOCAL, (struct sockaddr *)&known->name[LOCAL], sizeof known->name[LOCAL]);
+    int file = -1, error = ask(&entry, &told, &file);
+    if (error || told.code == NO_ROUTE || told.code == BAD_ADDRESS) {
+        if (file >= 0)
+            close(file);
+        forget(fd);
+        return bind_at_last(fd, known) ? errno : ENOTCONN;
+    }
+    if (told.what != TOLD_LISTENING || told.code || file < 0) {
+        if (file >= 0)
+            close(file);
+        return told.code ? error_of(told.code) : EPROTO;
+    }
+    if ((error = take_place(fd, file)))
+        return error;
+    known->state = state;
+    known->name[LOCAL] = name_of(&told, LOCAL, known->domain);
+    listens = true;
+    note(fd, *known);
+    return 0;
+}
+
 OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
     pthread_once(&once, find_all);
     struct known known = {0};
@@ -397,10 +474,16 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
         int error = outcome(fd, &known, 0);
         return error ? fail(error == EINPROGRESS ? EALREADY : error) : 0;
     }
+    if (is_known && (known.state == FAILED || known.state == RESERVED)) {
+        int error = begin_anew(fd, &known);
+        if (error)
+            return fail(error);
+    }
     int domain = door && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
-        return system_connect(fd, name, length);
-    if (is_known && known.state == BOUND) {
+        return connect_there(fd, &known, name, length);
+    bool is_bound = known.state == BOUND;
+    if (is_bound) {
         put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
         /* No address was said: the board chooses, as long as it may choose the port, too. */
         if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
@@ -412,12 +495,7 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
         /* The system's. */
         if (file >= 0)
             close(file);
-        if (is_known && known.state == BOUND) {
-            forget(fd);
-            if (bind_at_last(fd, &known))
-                return -1;
-        }
-        return system_connect(fd, name, length);
+        return connect_there(fd, &known, name, length);
     }
     if (!is_ours)
         return fail(error_of(told.code));
@@ -425,7 +503,7 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
     if ((error = take_place(fd, file)))
         return fail(error);
     connects = true;
-    known = (struct known){.state = CONNECTING, .domain = domain};
+    known = (struct known){.state = CONNECTING, .domain = domain, .was_bound = is_bound};
     known.name[LOCAL] = name_of(&told, LOCAL, domain);
     known.name[REMOTE] = name_of(&entry, REMOTE, domain);
     note(fd, known);
@@ -440,22 +518,17 @@ OURS int listen(int fd, int backlog) {
         return system_listen(fd, backlog);
     if (known.state == LISTENING)
         return 0;
+    if (known.state == RESERVED) {
+        known.state = LISTENING;
+        note(fd, known);
+        return 0;
+    }
     if (known.state != BOUND)
         return fail(EINVAL);
-    struct entry entry = {.what = ASK_LISTEN}, told;
-    put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
-    int file = -1, error = ask(&entry, &told, &file);
-    if (error || (told.code && (told.code == NO_ROUTE || told.code == BAD_ADDRESS))) {
-        forget(fd);
-        return bind_at_last(fd, &known) ? -1 : system_listen(fd, backlog);
-    }
-    if (told.code || file < 0)
-        return fail(error_of(told.code));
-    if ((error = take_place(fd, file)))
-        return fail(error);
-    known.state = LISTENING;
-    note(fd, known);
-    return 0;
+    int error = listen_there(fd, &known, LISTENING);
+    if (error == ENOTCONN)
+        return system_listen(fd, backlog);
+    return error ? fail(error) : 0;
 }
 
 /* The board has gone: its listener would be ready for ever, and nobody would come. One takes its place that never is. */
@@ -510,7 +583,19 @@ OURS int accept(int fd, struct sockaddr *name, socklen_t *length) { return accep
 OURS int getsockname(int fd, struct sockaddr *name, socklen_t *length) {
     pthread_once(&once, find_all);
     struct known known;
-    return find(fd, &known) ? tell_name(&known.name[LOCAL], name, length) : system_getsockname(fd, name, length);
+    if (!find(fd, &known))
+        return system_getsockname(fd, name, length);
+    struct entry entry = {0};
+    put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
+    if (known.state == BOUND && entry.port[LOCAL] == 0) {
+        /* It is listened for from now on, so that nobody else has the port. */
+        int error = listen_there(fd, &known, RESERVED);
+        if (error == ENOTCONN)
+            return system_getsockname(fd, name, length);
+        if (error)
+            return fail(error);
+    }
+    return tell_name(&known.name[LOCAL], name, length);
 }
 
 OURS int getpeername(int fd, struct sockaddr *name, socklen_t *length) {

@@ -95,6 +95,8 @@ pub struct Desk {
     done: Producer,
     slots: Vec<Option<Slot>>,
     listeners: BTreeMap<u16, Listener>,
+    /// The port that was chosen last for a listener.
+    last_port: u16,
     places: BTreeMap<StreamId, Place>,
     /// What found the ring full.
     telling: VecDeque<Told>,
@@ -125,6 +127,7 @@ impl Desk {
             done: Producer::new(&region, layout.done_at(), shape),
             slots: (0..layout.slots()).map(|_| None).collect(),
             listeners: BTreeMap::new(),
+            last_port: 0,
             places: BTreeMap::new(),
             telling: VecDeque::new(),
             counters: DeskCounters::default(),
@@ -359,12 +362,15 @@ impl Desk {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
-                let result = host.listen_with(local, false).map_err(Why::from).map(|number| {
+                let result = super::listen(host, local, &mut self.last_port).map(|(number, local)| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
+                    local
                 });
                 self.telling.push_back(Told::Listening { listener, result });
             }
+            // Its slots say it.
+            Ask::Fate { .. } => return Ok(false),
             Ask::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Ask::Offer { listener, slot } => {
                 if !self.listeners.contains_key(&listener)

@@ -29,7 +29,7 @@ pub enum Ask {
     Listen {
         /// A number of the client's that is free.
         listener: u16,
-        /// Where; an unspecified address stands for all of the board's, `::` for those of both families.
+        /// Where; an unspecified address stands for all of the board's, `::` for those of both families. Port 0: one is chosen.
         local: SocketAddr,
     },
     /// Listens no more. Callers who wait are reset, slots that were offered are free.
@@ -66,6 +66,13 @@ pub enum Ask {
         /// Whether they may.
         is_on: bool,
     },
+    /// What became of a stream that is over: [`Told::Ended`] says it. For who has no slots (`kiban run`).
+    Fate {
+        /// The board's end.
+        local: SocketAddr,
+        /// The peer's.
+        remote: SocketAddr,
+    },
 }
 
 /// What a board tells.
@@ -75,8 +82,8 @@ pub enum Told {
     Listening {
         /// Which listener.
         listener: u16,
-        /// Why not.
-        result: Result<(), Why>,
+        /// Where, or why not.
+        result: Result<SocketAddr, Why>,
     },
     /// A stream is open.
     Opened {
@@ -281,6 +288,9 @@ impl Ask {
             Ask::Close { slot } => Fields { what: 6, slot, ..none },
             Ask::Abort { slot } => Fields { what: 7, slot, ..none },
             Ask::Nagle { slot, is_on } => Fields { what: 8, slot, code: is_on.into(), ..none },
+            Ask::Fate { local, remote } => {
+                Fields { what: 9, local: Some(local), remote: Some(remote), ..none }
+            }
         }
         .bytes()
     }
@@ -297,6 +307,7 @@ impl Ask {
             6 => Ask::Close { slot },
             7 => Ask::Abort { slot },
             8 => Ask::Nagle { slot, is_on: code != 0 },
+            9 => Ask::Fate { local: local?, remote: remote? },
             _ => return None,
         })
     }
@@ -308,7 +319,8 @@ impl Told {
         let none = Fields::default();
         match self {
             Told::Listening { listener, result } => {
-                Fields { what: 1, listener, code: result.err().map_or(0, |why| why as u8), ..none }
+                let code = result.err().map_or(0, |why| why as u8);
+                Fields { what: 1, listener, code, local: result.ok(), ..none }
             }
             Told::Opened { slot, local } => Fields { what: 2, slot, local: Some(local), ..none },
             Told::Accepted { listener, slot, local, remote } => {
@@ -325,7 +337,7 @@ impl Told {
     pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Told> {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
-            1 if code == 0 => Told::Listening { listener, result: Ok(()) },
+            1 if code == 0 => Told::Listening { listener, result: Ok(local?) },
             1 => Told::Listening { listener, result: Err(Why::of(code)?) },
             2 => Told::Opened { slot, local: local? },
             3 => Told::Accepted { listener, slot, local: local?, remote: remote? },

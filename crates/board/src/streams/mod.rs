@@ -32,6 +32,9 @@ pub use client::{Client, Read};
 pub use desk::{Desk, DeskCounters};
 pub use entry::{Ask, ENTRY_BYTES, Told, Why};
 
+use crate::Host;
+use core::net::SocketAddr;
+use core::ops::RangeInclusive;
 use kiban_ground::pipe;
 use kiban_ground::ring::Shape;
 
@@ -42,13 +45,41 @@ pub const BACKLOG_MAX: usize = 256;
 /// Slots of one client at most.
 pub const SLOTS_MAX: usize = 16 << 10;
 /// Room of a pipe: at least, and at most.
-pub const ROOM_BYTES: core::ops::RangeInclusive<usize> = (4 << 10)..=(16 << 20);
+pub const ROOM_BYTES: RangeInclusive<usize> = (4 << 10)..=(16 << 20);
 /// Bytes that two sides' bells take.
 const BELLS_BYTES: usize = 128;
 /// Where the client's bell stands in a slot.
 const CLIENT_BELL: usize = 64;
 /// Bytes of a pipe that are not its stream's.
 const PIPE_FRONT_BYTES: usize = 128;
+
+/// Ports that are chosen for listeners that name none (RFC 6335 §6: the dynamic ports).
+const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
+
+/// Listens for a program, as its system would: `::` stands for both families; port 0: the next after `last` that is free, which
+/// becomes `last`. The listener's number, and where it listens.
+///
+/// # Errors
+/// The address is not the board's, or taken.
+pub fn listen(host: &mut Host<'_>, local: SocketAddr, last: &mut u16) -> Result<(u32, SocketAddr), Why> {
+    if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
+        return Err(Why::BadAddress);
+    }
+    if local.port() != 0 {
+        return Ok((host.listen_with(local, false)?, local));
+    }
+    for _ in DYNAMIC_PORTS {
+        let next = last.checked_add(1).unwrap_or(0);
+        *last = next.max(*DYNAMIC_PORTS.start());
+        let chosen = SocketAddr::new(local.ip(), *last);
+        match host.listen_with(chosen, false).map_err(Why::from) {
+            Ok(number) => return Ok((number, chosen)),
+            Err(Why::InUse) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Err(Why::TooMany)
+}
 
 /// How the memory is laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use crate::place::{Board, ECHO, PORT, Place, enter, text};
 use kiban_real::streams::{Attachment, Settings, Stream, nonblocking};
 use rustix::event::{PollFd, PollFlags};
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
@@ -82,6 +82,8 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
         let listener = lab.listen(at(BOARD, 6000)).await.expect("a free port");
         let taken = lab.listen(at(BOARD, 6000)).await.expect_err("it is taken");
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+        let not_ours = lab.listen(at("10.9.0.1", 6001)).await.expect_err("the kernel's");
+        assert_eq!(not_ours.kind(), std::io::ErrorKind::AddrNotAvailable);
         let callers: Vec<_> = (0..40)
             .map(|number| {
                 std::thread::spawn(move || {
@@ -294,6 +296,16 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
+    // Any port: it says which.
+    let mut listens = place.command(&["connect", "--listen", &format!("{BOARD}:0")]);
+    let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut listens = listens.spawn().expect("the program was built");
+    let mut line = String::new();
+    BufReader::new(listens.stderr.take().expect("it is piped")).read_line(&mut line).expect("it says where");
+    let local = line.trim_end().strip_prefix("kiban: listening on ").expect("it says where");
+    TcpStream::connect(local).expect("it listens").write_all(b"whoever").expect("it takes it");
+    let output = listens.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"whoever"[..]));
     let refused = place.kiban(&["connect", "10.9.0.1:5999"]);
     assert_eq!(
         (refused.status.code(), text(&refused).as_str()),

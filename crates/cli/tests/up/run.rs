@@ -4,7 +4,7 @@
 
 use crate::place::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
 use kiban_real::Clock;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -287,6 +287,10 @@ def serve(stream):
         if data == b"reset":
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             break
+        if data == b"late reset":
+            assert stream.recv(1) == b""
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            break
         if data == b"big":
             assert stream.recv(1) == b""
             stream.sendall(bytes(3 << 20))
@@ -297,6 +301,147 @@ listener = socket.create_server(("10.9.0.1", 5000), backlog=100)
 while True:
     stream, _ = listener.accept()
     threading.Thread(target=serve, args=(stream,)).start()
+"#;
+
+/// What a program may try that most do not.
+const ODDITIES: &str = r#"
+import errno, os, select, socket, subprocess, sys
+
+far, nobody = ("10.9.0.1", 5000), ("10.9.0.1", 5999)
+
+def caught(call):
+    try:
+        return call()
+    except OSError as error:
+        return error.errno
+
+def kernel_calls(port):
+    words = "import socket; s = socket.create_connection(('10.9.0.2', %d), timeout=20); s.sendall(b'hello'); s.recv(1)"
+    return subprocess.Popen([sys.executable, "-c", words % port], env={})
+
+def echoes(s):
+    s.sendall(b"echo")
+    assert s.recv(4, socket.MSG_WAITALL) == b"echo"
+
+# Refused, and refused again, as often as one likes; then somebody is there.
+s = socket.socket()
+for _ in range(3):
+    assert caught(lambda: s.connect(nobody)) == errno.ECONNREFUSED
+    assert caught(s.getpeername) == errno.ENOTCONN
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+s.connect(far)
+assert caught(lambda: s.connect(far)) == errno.EISCONN
+echoes(s)
+s.close()
+# The same without blocking, as programs wait for it.
+s = socket.socket()
+s.setblocking(False)
+for _ in range(3):
+    error = s.connect_ex(nobody)
+    if error == errno.EINPROGRESS:
+        select.select([], [s], [], 20)
+        error = s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    assert error == errno.ECONNREFUSED, error
+assert not os.get_blocking(s.fileno()), "it stays as it was set"
+# And what was refused there can go to this host instead.
+listener = socket.create_server(("127.0.0.1", 0))
+s.setblocking(True)
+s.connect(listener.getsockname())
+peer, _ = listener.accept()
+s.sendall(b"own")
+assert peer.recv(3) == b"own"
+for each in s, peer, listener:
+    each.close()
+# The port that it was bound to stays its own.
+s = socket.socket()
+s.bind(("10.9.0.2", 5555))
+for _ in range(2):
+    assert caught(lambda: s.connect(nobody)) == errno.ECONNREFUSED
+s.connect(far)
+assert s.getsockname() == ("10.9.0.2", 5555) and s.getpeername() == far
+s.close()
+
+# A listener has callers, and nothing to read; none of them is lost by that.
+listener = socket.create_server(("10.9.0.2", 6001))
+copy = listener.dup()
+child = kernel_calls(6001)
+select.select([listener], [], [], 20)
+for call in (lambda: listener.recv(1), lambda: os.read(listener.fileno(), 1), lambda: listener.recvmsg(10),
+             lambda: copy.recv(1)):
+    assert caught(call) == errno.ENOTCONN
+stream, peer = listener.accept()
+assert peer[0] == "10.9.0.1"
+assert stream.recv(5, socket.MSG_WAITALL) == b"hello"
+stream.close()
+assert child.wait() == 0
+copy.close()
+listener.close()
+
+# A port that the board chooses, asked for before it is listened on, and after; and one for a caller.
+for address in "", "10.9.0.2":
+    for asks in True, False:
+        listener = socket.socket()
+        listener.bind((address, 0))
+        if asks:
+            port = listener.getsockname()[1]
+            assert port != 0 and listener.getsockname() == (address or "0.0.0.0", port)
+            assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 0
+            assert caught(lambda: listener.recv(1)) == errno.ENOTCONN
+        listener.listen()
+        assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+        assert not asks or port == listener.getsockname()[1]
+        port = listener.getsockname()[1]
+        other = socket.socket()
+        other.bind((address, port))
+        assert caught(other.listen) == errno.EADDRINUSE
+        other.close()
+        child = kernel_calls(port)
+        stream, _ = listener.accept()
+        assert stream.getsockname() == ("10.9.0.2", port)
+        assert stream.recv(5, socket.MSG_WAITALL) == b"hello"
+        stream.close()
+        assert child.wait() == 0
+        listener.close()
+    s = socket.socket()
+    s.bind((address, 0))
+    port = s.getsockname()[1]
+    assert port != 0
+    s.connect(far)
+    assert s.getsockname() == ("10.9.0.2", port)
+    echoes(s)
+    s.close()
+# What is bound and not the board's is the system's, port and all.
+s = socket.socket()
+s.bind(("10.9.0.1", 0))
+port = s.getsockname()[1]
+assert port != 0
+s.listen()
+assert s.getsockname() == ("10.9.0.1", port)
+s.close()
+
+# A reset is none of an end's, whoever finished first; and it is told once.
+s = socket.create_connection(far, timeout=20)
+s.sendall(b"late reset")
+s.shutdown(socket.SHUT_WR)
+assert caught(lambda: s.recv(1)) == errno.ECONNRESET
+assert s.recv(1) == b""
+s.close()
+# The next with the same names is another.
+s = socket.socket()
+s.bind(("10.9.0.2", 5556))
+s.connect(far)
+s.sendall(b"late reset")
+s.shutdown(socket.SHUT_WR)
+assert caught(lambda: s.recv(1)) == errno.ECONNRESET
+s.close()
+s = socket.socket()
+s.bind(("10.9.0.2", 5556))
+s.connect(far)
+echoes(s)
+s.shutdown(socket.SHUT_WR)
+assert s.recv(1) == b"" and s.recv(1) == b""
+s.close()
+print("all is well")
 "#;
 
 /// Callers of the kernel's.
@@ -331,4 +476,40 @@ fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
     let refused = place.kiban(&["run", "--board", "moon", "--", "true"]);
     assert_eq!(text(&refused), "kiban: no board moon runs; these do: lab\n");
+}
+
+#[test]
+fn attempts_that_fail_ports_that_are_chosen_and_late_resets_are_as_with_the_system() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-oddities");
+    run("ip", &["link", "set", "lo", "up"]);
+    let board = place.up(&format!("{PORT}{SOCKETS}"));
+    let mut far = Command::new("python3");
+    far.args(["-c", FAR]);
+    let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
+    let output = told(on_board(&place, &["python3", "-c", ODDITIES]));
+    assert_eq!(text(&output), "all is well\n", "{}", place.log());
+    board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
+}
+
+#[test]
+fn a_server_that_takes_any_port_says_which_the_board_has_chosen() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-any-port");
+    let _board = place.up(&format!("{PORT}{SOCKETS}"));
+    place.write("small", "hello");
+    let mut server = on_board(&place, &["python3", "-u", "-m", "http.server", "0"]);
+    let child = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it is installed");
+    let mut server = Server(child);
+    // "Serving HTTP on 0.0.0.0 port 49152 (http://0.0.0.0:49152/) ..."
+    let mut line = String::new();
+    let stdout = server.0.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
+    let port = line.split_once(" port ").and_then(|(_, rest)| rest.split(' ').next()).expect("it says which");
+    let fetched = run("curl", &["-sSf", &format!("http://10.9.0.2:{port}/small")]);
+    assert_eq!(text(&fetched), "hello", "{line}");
 }

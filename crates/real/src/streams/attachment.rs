@@ -150,14 +150,15 @@ impl Attachment {
         Ok(stream)
     }
 
-    /// Listens on an address of the board's; an unspecified one stands for all.
+    /// Listens on an address of the board's; an unspecified one stands for all. Port 0: the board chooses one, which
+    /// [`Listener::local_addr`] says.
     ///
     /// # Errors
     /// It is taken, or not the board's.
     pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let number = self.0.with(|core| core.listen(local))?;
-        let listener = Listener::new(self.0.clone(), number, local);
-        listener.wait(|core| core.listening(number)).await?;
+        let mut listener = Listener::new(self.0.clone(), number, local);
+        listener.set_local(listener.wait(|core| core.listening(number)).await?);
         Ok(listener)
     }
 }

@@ -45,8 +45,8 @@ impl Slot {
 /// A listener's.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Whether the board listens; none: it has not said.
-    result: Option<Result<(), Why>>,
+    /// Where the board listens; none: it has not said.
+    result: Option<Result<SocketAddr, Why>>,
     offered: usize,
     pub(super) arrived: VecDeque<Accepted>,
     pub(super) waker: Option<Waker>,
@@ -173,8 +173,8 @@ impl Core {
         Ok(number)
     }
 
-    /// Whether the board listens.
-    pub(super) fn listening(&mut self, listener: u16) -> Option<io::Result<()>> {
+    /// Where the board listens, with the port that it has chosen.
+    pub(super) fn listening(&mut self, listener: u16) -> Option<io::Result<SocketAddr>> {
         match self.listeners.get(&listener)?.result {
             Some(result) => {
                 self.offer();
@@ -245,7 +245,7 @@ impl Core {
     /// Free slots for those who will call.
     pub(super) fn offer(&mut self) {
         for (&listener, waiting) in &mut self.listeners {
-            while waiting.result == Some(Ok(())) && waiting.offered + waiting.arrived.len() < OFFERED {
+            while matches!(waiting.result, Some(Ok(_))) && waiting.offered + waiting.arrived.len() < OFFERED {
                 let Some(slot) = self.client.claim() else { return };
                 if self.client.ask(Ask::Offer { listener, slot }).is_err() {
                     return;

@@ -76,19 +76,21 @@ impl Board {
         Ok(Stream { shared: self.0.clone(), slot, local: None, remote: to })
     }
 
-    /// Listens on an address of the board's; an unspecified one stands for all.
+    /// Listens on an address of the board's; an unspecified one stands for all. Port 0: the board chooses one, which
+    /// [`Listener::local_addr`] says.
     ///
     /// # Errors
     /// It is taken, or not the board's; or the board has gone.
     pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let number = self.0.with(|core| core.listen(local))?;
-        let listener = Listener { shared: self.0.clone(), number, local };
+        let mut listener = Listener { shared: self.0.clone(), number, local };
         let until = machine_nanos() + PATIENCE.as_nanos() as u64;
         loop {
             self.arm();
             if let Some(result) = self.0.with(|core| core.listening(number)) {
                 self.disarm();
-                return result.map(|()| listener);
+                listener.local = result?;
+                return Ok(listener);
             }
             wait_for(self.file(), until)?;
             if self.is_gone() {

@@ -158,6 +158,10 @@ impl Listener {
         Listener { attached, number, local }
     }
 
+    pub(super) fn set_local(&mut self, local: SocketAddr) {
+        self.local = local;
+    }
+
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local

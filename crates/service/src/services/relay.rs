@@ -13,9 +13,9 @@ use kiban_ground::{Instant, Slice};
 use kiban_real::{Files, Interest};
 use rustix::event::{PollFd, PollFlags};
 use socket2::Socket;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 /// Pieces that one relay moves at once, so that it starves nobody.
@@ -35,7 +35,15 @@ pub(super) struct Begin {
     pub(super) skips: usize,
     /// Whether the socket is told, by one byte, why the stream could not be opened.
     pub(super) tells_why: bool,
+    /// The stream's ends, if somebody may ask what became of it.
+    pub(super) ends: Option<Ends>,
 }
+
+/// The ends of a stream: the board's, and the peer's.
+pub(super) type Ends = (SocketAddr, SocketAddr);
+
+/// Streams that were cut, whose fate is remembered.
+const FATES_MAX: usize = 1024;
 
 /// One relay.
 struct Relay {
@@ -45,6 +53,7 @@ struct Relay {
     is_open: bool,
     skips: usize,
     tells_why: bool,
+    ends: Option<Ends>,
     /// What the socket did not take, and how much of it has gone.
     outward: Option<(Slice, usize)>,
     /// What the stream did not take, and how much of it has gone.
@@ -76,6 +85,8 @@ pub(super) struct Relays {
     by_number: BTreeMap<u64, StreamId>,
     next: u64,
     piece: Vec<u8>,
+    /// Why streams were cut, the latest last.
+    fates: VecDeque<(Ends, Why)>,
 }
 
 impl Relays {
@@ -86,7 +97,13 @@ impl Relays {
             by_number: BTreeMap::new(),
             next: first,
             piece: vec![0; PIECE_BYTES],
+            fates: VecDeque::new(),
         }
+    }
+
+    /// What became of a stream that is over: one that was not cut ended in order, or long ago.
+    pub(super) fn fate(&self, ends: Ends) -> Why {
+        self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(Why::Closed, |(_, why)| *why)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -104,7 +121,9 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, skips, tells_why } = begin;
+        let Begin { socket, is_connected, is_open, skips, tells_why, ends } = begin;
+        // Whoever had these ends before is nobody any more.
+        self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
             number,
             socket,
@@ -112,6 +131,7 @@ impl Relays {
             is_open,
             skips,
             tells_why,
+            ends,
             outward: None,
             inward: Vec::new(),
             inward_sent: 0,
@@ -215,6 +235,12 @@ impl Relays {
         }
         let Some(relay) = self.remove(stream) else { return };
         counters.cut += 1;
+        if let Some(ends) = relay.ends {
+            if self.fates.len() >= FATES_MAX {
+                self.fates.pop_front();
+            }
+            self.fates.push_back((ends, reason.into()));
+        }
         if relay.tells_why && !relay.is_open {
             // Who does not listen does not learn of it.
             let _ = relay.socket.send_with_flags(&[Why::from(reason) as u8], FLAGS);

@@ -6,7 +6,7 @@
 //!           room to write, as a TCP socket that connects has none: it is full of bytes that the relay skips later.
 //! Listener  one end of a pair that carries packets: each is a caller, with the socket of its stream.
 //! End       a stream that could not be opened says why in one byte; one that is reset is hung up on, where one that ends says so
-//!           in each direction.
+//!           in each direction. Who has finished itself sees the same of both, and asks ([`Ask::Fate`]).
 //! Who       the user who runs the board, and root. No descriptor of the program's comes in.
 
 use super::relay::{Begin, Relays};
@@ -62,6 +62,8 @@ pub struct Sockets {
     listeners: BTreeMap<u64, Listener>,
     relays: Relays,
     next: u64,
+    /// The port that was chosen last for a listener.
+    last_port: u16,
     counters: ServiceCounters,
     ready: Vec<u64>,
 }
@@ -86,6 +88,7 @@ impl Sockets {
             listeners: BTreeMap::new(),
             relays: Relays::new(RELAYS),
             next: 0,
+            last_port: 0,
             counters: ServiceCounters::default(),
             ready: Vec::new(),
         })
@@ -131,9 +134,12 @@ impl Sockets {
                 Err(why) => (Told::Ended { slot: 0, why }, None),
             },
             Some(Ask::Listen { local, .. }) => match self.listen(local, host) {
-                Ok(file) => (Told::Listening { listener: 0, result: Ok(()) }, Some(file)),
+                Ok((local, file)) => (Told::Listening { listener: 0, result: Ok(local) }, Some(file)),
                 Err(why) => (Told::Listening { listener: 0, result: Err(why) }, None),
             },
+            Some(Ask::Fate { local, remote }) => {
+                (Told::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
+            }
             _ => {
                 self.counters.errors += 1;
                 return;
@@ -168,25 +174,25 @@ impl Sockets {
             let _ = host.abort(stream);
             return Err(Why::TooMany);
         };
-        let begin = Begin { socket: ours, is_connected: true, is_open: false, skips, tells_why: true };
+        let ends = Some((info.local, remote));
+        let begin = Begin { socket: ours, is_connected: true, is_open: false, skips, tells_why: true, ends };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
         Ok((info.local, theirs))
     }
 
-    fn listen(&mut self, local: SocketAddr, host: &mut Host<'_>) -> Result<OwnedFd, Why> {
+    fn listen(&mut self, local: SocketAddr, host: &mut Host<'_>) -> Result<(SocketAddr, OwnedFd), Why> {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(Why::TooMany);
         }
-        // As with the system's sockets, `::` stands for IPv4, too.
-        let number = host.listen_with(local, false)?;
+        let (number, local) = kiban_board::streams::listen(host, local, &mut self.last_port)?;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
         let own = self.next;
         match pair {
             Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
                 self.next += 1;
                 self.listeners.insert(own, Listener { number, socket: ours });
-                Ok(theirs)
+                Ok((local, theirs))
             }
             _ => {
                 let _ = host.unlisten(number);
@@ -210,14 +216,15 @@ impl Sockets {
             let told = Told::Accepted { listener: 0, slot: 0, local, remote };
             // A program that does not accept has a queue as long as the system's.
             tell(self.listeners.get(&listener)?.socket.as_fd(), told, Some(&theirs)).ok()?;
-            Some(ours)
+            Some((ours, local))
         });
-        let Some(socket) = given else {
+        let Some((socket, local)) = given else {
             self.counters.refused += 1;
             let _ = host.abort(stream);
             return;
         };
-        let begin = Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false };
+        let ends = Some((local, remote));
+        let begin = Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }
