@@ -100,8 +100,13 @@ impl Board<'_> {
     /// The next thing that the service manager hears.
     pub(crate) fn expect(&self, what: &str) {
         let mut bytes = [0; 64];
-        let count =
-            self.notify.recv(&mut bytes).unwrap_or_else(|error| panic!("{error}: {}", self.place.log()));
+        let count = loop {
+            match self.notify.recv(&mut bytes) {
+                Ok(count) => break count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}: {}", self.place.log()),
+            }
+        };
         assert_eq!(std::str::from_utf8(&bytes[..count]), Ok(what));
     }
 

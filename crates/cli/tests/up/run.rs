@@ -7,7 +7,7 @@ use kiban_real::Clock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -131,6 +131,29 @@ fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
     assert!(since(&clock) < Duration::from_secs(10), "{:?}", since(&clock));
 }
 
+/// A server of iperf3's, which turns away who comes before it is done with the one before.
+struct Iperf {
+    said: BufReader<ChildStdout>,
+    _server: Server,
+}
+
+impl Iperf {
+    fn begin(mut command: Command) -> Iperf {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = Server(command.spawn().expect("it is installed"));
+        Iperf { said: BufReader::new(server.0.stdout.take().expect("it is piped")), _server: server }
+    }
+
+    /// Until it says that it takes the next.
+    fn waits(&mut self) {
+        let mut line = String::new();
+        while !line.contains("Server listening") {
+            line.clear();
+            assert!(self.said.read_line(&mut line).expect("it says lines") > 0, "it has ended");
+        }
+    }
+}
+
 #[test]
 fn iperf3_measures_both_ways_from_both_sides() {
     if !enter() {
@@ -138,23 +161,21 @@ fn iperf3_measures_both_ways_from_both_sides() {
     }
     let place = Place::new("run-iperf");
     let _board = place.up(&format!("{PORT}{SOCKETS}"));
-    // A port that is connected to in vain shows whether it listens, without disturbing who does.
-    let listens = |port: &str| text(&run("ss", &["-Hltn", "sport", "=", port])).contains(port);
     let mut kernel = Command::new("iperf3");
-    kernel.args(["-s", "-B", "10.9.0.1", "-p", "5201"]);
-    let kernel = Server::begin(kernel, || listens(":5201"));
+    kernel.args(["-s", "-B", "10.9.0.1", "-p", "5201", "--forceflush"]);
+    let mut kernel = Iperf::begin(kernel);
     for more in [&[][..], &["-R"], &["-P", "8"]] {
         let arguments = ["iperf3", "-c", "10.9.0.1", "-p", "5201", "-n", "20M", "-J"];
+        kernel.waits();
         let output = told(on_board(&place, &[&arguments[..], more].concat()));
         assert_iperf(&output, more);
     }
     drop(kernel);
     let status = || text(&place.kiban(&["status", "lab"]));
-    let _server = Server::begin(on_board(&place, &["iperf3", "-s", "-p", "5202"]), || {
-        run("iperf3", &["-c", "10.9.0.2", "-p", "5202", "-n", "1K"]).status.success()
-    });
+    let mut server = Iperf::begin(on_board(&place, &["iperf3", "-s", "-p", "5202", "--forceflush"]));
     for more in [&[][..], &["-R"]] {
         let arguments = ["-c", "10.9.0.2", "-p", "5202", "-n", "20M", "-J"];
+        server.waits();
         assert_iperf(&run("iperf3", &[&arguments[..], more].concat()), more);
     }
     assert!(status().contains("sockets"), "{}", status());
