@@ -2,10 +2,14 @@
 
 use clap::Args;
 use kiban_lab::table::Table;
-use kiban_service::control::{Caller, Question, Reply};
+use kiban_service::config::Length;
+use kiban_service::control::{CAPTURE_MAX, Caller, CaptureEnd, Question, Reply};
+use kiban_service::orders::Captured;
+use kiban_service::signals::{self, Wish};
 use kiban_service::status::{Status, Use};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Show how a board is that `kiban up` runs: ports, circuits, services, sessions, memory.
@@ -78,31 +82,77 @@ impl Down {
 
 /// Record what passes at a port of a board that runs, as Wireshark reads it.
 ///
-/// The board's process writes the file, while all goes on.
+/// It ends when its time is over, when so many packets are in the file, on ctrl-c, and after a day; then it is told how many packets went
+/// into which file. The board's process writes the file, while all goes on; whoever ends this command, the file is whole.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap --seconds 10\n  kiban capture lan lan.pcap --board lab"
+    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan lan.pcap --seconds 5m --board lab\n  kiban capture lan lan.pcap --packets 100 && wireshark lan.pcap\n\nExit status: 0 when the file is whole, 1 otherwise."
 )]
 pub(crate) struct Capture {
     /// The port's name.
     port: String,
     /// The file; it must not be there yet.
     file: PathBuf,
-    /// For so long.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
+    /// For so long: 10 (seconds), 500ms, 2s, 5m.
+    #[arg(long, value_name = "TIME", value_parser = capture_time)]
+    seconds: Option<Duration>,
+    /// So many packets.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    packets: Option<u64>,
     /// The board's name; not needed where one runs.
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
 }
 
+/// A time, as a word or in seconds.
+fn capture_time(text: &str) -> Result<Duration, String> {
+    let is_number = text.ends_with(|last: char| last.is_ascii_digit());
+    let word = if is_number { format!("{text}s") } else { text.to_owned() };
+    let Length(time) = word.parse().map_err(|_| "write a time such as 10 (seconds), 500ms, 2s or 5m")?;
+    if time.is_zero() || time > CAPTURE_MAX {
+        return Err(format!("more than nothing, and {} h at most", CAPTURE_MAX.as_secs() / 3600));
+    }
+    Ok(time)
+}
+
 impl Capture {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
+        if self.file.as_os_str() == "-" {
+            return Err(
+                "the board writes the file, and cannot write to this command's output: name a file".into()
+            );
+        }
         // The board has a directory of its own.
         let file =
             std::path::absolute(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let question = Question::Capture { port: self.port, file, seconds: self.seconds };
-        order(self.board.as_deref(), question)
+        let seconds = self.seconds.map(|time| time.as_secs_f64());
+        let question = Question::Capture { port: self.port.clone(), file, seconds, packets: self.packets };
+        let begun = |end: CaptureEnd| {
+            let has_ended = AtomicBool::new(false);
+            let told = move |wish| {
+                if wish == Wish::Stop {
+                    end.end();
+                    // Who has no patience with a board that hangs says it twice.
+                    if has_ended.swap(true, Ordering::AcqRel) {
+                        std::process::exit(1);
+                    }
+                }
+            };
+            signals::hear(told).map_err(|error| error.to_string())?;
+            eprintln!("recording port {} into {}; ctrl-c ends it", self.port, self.file.display());
+            Ok(())
+        };
+        match Caller::call(self.board.as_deref())?.capture(&question, begun)? {
+            Reply::Captured(Captured { port, packets, bytes, .. }) => {
+                let file = self.file.display();
+                crate::print(&format!("{packets} packets of port {port} in {file}, {bytes} bytes\n"))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Reply::Refused(why) => Err(why),
+            Reply::Status(_) | Reply::Loopback(_) | Reply::Done(_) => {
+                Err("the board told what was not asked".into())
+            }
+        }
     }
 }
 
@@ -115,7 +165,9 @@ fn carry_out(caller: &mut Caller, question: &Question) -> Result<(), String> {
     match caller.ask(question)? {
         Reply::Done(what) => crate::print(&(what + "\n")),
         Reply::Refused(why) => Err(why),
-        Reply::Status(_) | Reply::Loopback(_) => Err("the board told what was not asked".into()),
+        Reply::Status(_) | Reply::Loopback(_) | Reply::Captured(_) => {
+            Err("the board told what was not asked".into())
+        }
     }
 }
 
@@ -138,7 +190,9 @@ pub(crate) fn ask_status(caller: &mut Caller) -> Result<Status, String> {
         Reply::Status(status) => Ok(*status),
         Reply::Refused(why) => Err(why),
         Reply::Done(what) => Err(format!("the board said '{what}' when it was asked how it is")),
-        Reply::Loopback(_) => Err("the board told of a ping when it was asked how it is".into()),
+        Reply::Loopback(_) | Reply::Captured(_) => {
+            Err("the board told of something else when it was asked how it is".into())
+        }
     }
 }
 

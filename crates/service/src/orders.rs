@@ -2,6 +2,7 @@
 
 use kiban_real::driver::Waker;
 use kiban_wire::atm::Vc;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -38,18 +39,46 @@ pub enum Order {
         port: String,
         /// Where to.
         file: PathBuf,
-        /// For how long.
+        /// For how long at most.
         time: Duration,
+        /// How many packets at most.
+        packets: u64,
     },
+    /// End a record of that number, if it still runs: whoever has it is told.
+    EndCapture(u64),
+}
+
+/// A record that has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Captured {
+    /// The port.
+    pub port: String,
+    /// The file.
+    pub file: PathBuf,
+    /// Packets, or frames, that are in it.
+    pub packets: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// A record that runs. It ends as well when nobody has this any more.
+#[derive(Debug)]
+pub struct Capturing {
+    /// Its number.
+    pub number: u64,
+    /// What became of it; why it is not whole.
+    pub ended: oneshot::Receiver<Result<Captured, String>>,
 }
 
 /// What comes of it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub enum Answer {
     /// How it is.
     Status(Box<Status>),
     /// How long a ping was away; none: it did not come back in time.
     Loopback(Option<Duration>),
+    /// It is being recorded.
+    Capturing(Capturing),
     /// Done; what was done.
     Done(String),
     /// Not done; why.

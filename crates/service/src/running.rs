@@ -9,11 +9,11 @@
 use crate::config::{Carries, Plan, PortPlan, RoutePlan};
 use crate::link;
 use crate::loopback::Loopbacks;
-use crate::orders::{Answer, Order, Orders};
+use crate::orders::{Answer, Captured, Capturing, Order, Orders};
 use crate::services::{self, Services};
 use crate::standing::Standing;
 use crate::status::{self, Counters, Rates, Status, named};
-use crate::tape::Tape;
+use crate::tape::{Tape, Wanted};
 use kiban_board::{
     AtmPortConfig, Board, BridgePortConfig, EthernetPortConfig, Host, HostPortConfig, IpPortConfig,
     PortAddress, PortConfig,
@@ -68,6 +68,8 @@ pub struct Running {
     stops_at: Option<Instant>,
     reloads: u64,
     told: Box<dyn FnMut(&Plan)>,
+    /// Records that were begun.
+    captures: u64,
 }
 
 impl Running {
@@ -128,6 +130,7 @@ impl Running {
             stops_at: None,
             reloads: 0,
             told: Box::new(|_| {}),
+            captures: 0,
         };
         running.begin()?;
         Ok(running)
@@ -169,9 +172,12 @@ impl Running {
     pub fn run(&mut self) {
         loop {
             let until = self.next_look();
-            let Running { driver, waiting, orders, services, stops_at, .. } = self;
+            let Running { driver, waiting, orders, services, stops_at, places, .. } = self;
             driver.run(waiting, until, |driver| {
-                orders.waits() || driver.has_lost() || stops_at.is_some() && is_quiet(driver, *services)
+                orders.waits()
+                    || driver.has_lost()
+                    || places.iter().any(|place| place.tape.is_full())
+                    || stops_at.is_some() && is_quiet(driver, *services)
             });
             let now = self.clock.now();
             for (port, error) in self.driver.gone() {
@@ -183,7 +189,7 @@ impl Running {
             if now >= self.sampled_at + SAMPLE {
                 self.sample(now);
             }
-            self.end_tapes(now);
+            self.end_tapes(|tape| tape.end(now));
             while let Some((order, sender)) = self.orders.next() {
                 match order {
                     Order::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
@@ -200,6 +206,7 @@ impl Running {
                     left
                 });
                 self.driver.turn();
+                self.end_tapes(Tape::end_any);
                 tracing::info!(cut = left, "stopped");
                 return;
             }
@@ -232,15 +239,13 @@ impl Running {
         }
     }
 
-    fn end_tapes(&mut self, now: Instant) {
+    fn end_tapes(&self, end: impl Fn(&Tape) -> Option<Result<Captured, String>>) {
         for place in &self.places {
-            match place.tape.end(now) {
-                Some((file, Ok(units))) => {
-                    tracing::info!(port = place.plan.name, file = %file.display(), units, "recorded");
+            match end(&place.tape) {
+                Some(Ok(Captured { port, file, packets, .. })) => {
+                    tracing::info!(port, file = %file.display(), packets, "recorded");
                 }
-                Some((file, Err(error))) => {
-                    tracing::error!(port = place.plan.name, file = %file.display(), error, "the record is not whole");
-                }
+                Some(Err(error)) => tracing::error!(port = place.name(), "{error}"),
                 None => {}
             }
         }
@@ -283,14 +288,16 @@ impl Running {
                 }
             },
             Order::Loopback { .. } => Answer::Refused("a ping is answered when it comes back".into()),
-            Order::Capture { port, file, time } => match self.capture(&port, &file, time, now) {
-                Ok(()) => Answer::Done(format!(
-                    "recording port {port} for {} s into {}",
-                    time.as_secs(),
-                    file.display()
-                )),
-                Err(why) => Answer::Refused(why),
-            },
+            Order::Capture { port, file, time, packets } => {
+                match self.capture(&port, &file, time, packets, now) {
+                    Ok(capturing) => Answer::Capturing(capturing),
+                    Err(why) => Answer::Refused(why),
+                }
+            }
+            Order::EndCapture(number) => {
+                self.end_tapes(|tape| tape.end_number(number));
+                Answer::Done(format!("record {number} is ended"))
+            }
         }
     }
 
@@ -323,12 +330,21 @@ impl Running {
         }
     }
 
-    fn capture(&self, port: &str, file: &Path, time: Duration, now: Instant) -> Result<(), String> {
+    fn capture(
+        &mut self,
+        port: &str,
+        file: &Path,
+        time: Duration,
+        packets: u64,
+        now: Instant,
+    ) -> Result<Capturing, String> {
         let Some(place) = self.places.iter().find(|place| place.name() == port) else {
             let names: Vec<String> = self.places.iter().map(Place::name).collect();
             return Err(format!("there is no port {port}; there are {}", names.join(", ")));
         };
-        place.tape.begin(file, now, time)
+        self.captures += 1;
+        let (number, port) = (self.captures, port.to_owned());
+        place.tape.begin(Wanted { number, port, file, ends: now + time, packets }, now)
     }
 
     fn stop(&mut self, now: Instant) {

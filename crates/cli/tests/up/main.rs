@@ -3,6 +3,7 @@
 //! ```text
 //! place       what all share: a folder, a board, a second host
 //! service     configuration, control, reload, end
+//! capture     records of what passes
 //! kernel      the kernel's TCP as the peer, over TAP, TUN and a veth
 //! atm         two hosts over cells
 //! iperf       a server and a client of iperf3
@@ -14,6 +15,7 @@
 
 mod atm;
 mod attach;
+mod capture;
 mod harm;
 mod iperf;
 mod kernel;

@@ -1,6 +1,6 @@
 //! The service itself: its configuration, what it says, how it changes and ends.
 
-use crate::place::{ECHO, KIBAN, LONG, PORT, Place, connect, echo, enter, run, text};
+use crate::place::{ECHO, KIBAN, PORT, Place, connect, echo, enter, run, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -340,35 +340,6 @@ fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
     drop(crowd);
     board.until("places are free again", |status| status["services"][0]["sessions"] == 0);
     echo(&mut connect("10.9.0.2:7"), b"hello");
-}
-
-#[test]
-fn a_record_is_made_while_all_goes_on() {
-    if !enter() {
-        return;
-    }
-    let place = Place::new("capture");
-    let board = place.up(&format!("{PORT}{ECHO}"));
-    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "1"]);
-    assert!(output.status.success(), "{}", text(&output));
-    let again = place.kiban(&["capture", "lan", "other.pcap"]);
-    assert!(text(&again).contains("it is being recorded into"), "{}", text(&again));
-    let wrong = place.kiban(&["capture", "wan", "other.pcap"]);
-    assert_eq!(text(&wrong), "kiban: there is no port wan; there are lan\n");
-    echo(&mut connect("10.9.0.2:7"), b"a rare word");
-    let clock = kiban_real::Clock::new();
-    while !place.log().contains("recorded") {
-        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", place.log());
-        board.status();
-    }
-    let bytes = std::fs::read(place.0.join("lan.pcap")).expect("it was written");
-    let (file, length) = kiban_wire::capture::File::read(&bytes).expect("a capture");
-    assert_eq!(file.link_type, kiban_wire::capture::LINK_TYPE_ETHERNET);
-    let word = b"a rare word";
-    // There, and back.
-    let records: Vec<_> = file.records(&bytes[length..]).collect();
-    let found = bytes.windows(word.len()).filter(|window| window == word).count();
-    assert_eq!(found, 2, "{} records", records.len());
 }
 
 #[test]

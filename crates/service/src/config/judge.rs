@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Bounds of what may be asked for.
-const PORTS_MAX: usize = 64;
+pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
 const SERVICES_MAX: usize = 256;
 pub(super) const NAME_BYTES_MAX: usize = 32;

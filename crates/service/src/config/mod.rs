@@ -10,6 +10,7 @@ pub mod switch;
 mod tables;
 mod units;
 
+pub(crate) use judge::PORTS_MAX;
 pub use mistake::Mistake;
 use tables::Tables;
 pub use units::Length;

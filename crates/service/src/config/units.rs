@@ -135,7 +135,7 @@ impl FromStr for Length {
             "us" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
-            "min" => 60.0,
+            "min" | "m" => 60.0,
             "h" => 3600.0,
             _ => return Err(SAY),
         };
@@ -164,7 +164,9 @@ mod tests {
         for (word, rate) in [("149.76Mbit", 149_760_000), ("64kbit", 64_000), ("1Gbit", 1_000_000_000)] {
             assert_eq!(word.parse(), Ok(Rate(rate)), "{word}");
         }
-        for (word, nanos) in [("500us", 500_000), ("10s", 10_000_000_000), ("1.5min", 90_000_000_000)] {
+        for (word, nanos) in
+            [("500us", 500_000), ("10s", 10_000_000_000), ("1.5min", 90_000_000_000), ("2m", 120_000_000_000)]
+        {
             assert_eq!(word.parse(), Ok(Length(Duration::from_nanos(nanos))), "{word}");
         }
         for word in ["", "-1MiB", "MiB", "1TiBit", "1e400", "nan", "10 parsecs"] {

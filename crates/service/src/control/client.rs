@@ -2,6 +2,7 @@
 
 use super::{Question, Reply, folders};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Caller {
     stream: BufReader<UnixStream>,
     name: String,
+}
+
+/// Ends a record.
+pub struct CaptureEnd(UnixStream);
+
+impl CaptureEnd {
+    /// Has the board end it. A board that has gone has ended it.
+    pub fn end(&self) {
+        let _ = self.0.shutdown(Shutdown::Write);
+    }
 }
 
 /// The names of boards that this user can ask.
@@ -81,6 +92,27 @@ impl Caller {
         }
     }
 
+    /// Has a record made ([`Question::Capture`]): `begun` is called when it is being made, and is given what ends it. This comes back when it
+    /// has ended.
+    ///
+    /// # Errors
+    /// Those of [`Caller::ask`]; what was refused, or is not whole, is a [`Reply`].
+    pub fn capture(
+        mut self,
+        question: &Question,
+        begun: impl FnOnce(CaptureEnd) -> Result<(), String>,
+    ) -> Result<Reply, String> {
+        match self.ask(question)? {
+            Reply::Done(_) => {}
+            refused => return Ok(refused),
+        }
+        let say = |error: std::io::Error| format!("board {}: {error}", self.name);
+        // It takes as long as it takes.
+        self.stream.get_ref().set_read_timeout(None).map_err(say)?;
+        begun(CaptureEnd(self.stream.get_ref().try_clone().map_err(say)?))?;
+        self.answer()
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -95,6 +127,12 @@ impl Caller {
         let mut line = serde_json::to_string(question).map_err(|error| say(&error))?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| say(&error))?;
+        self.answer()
+    }
+
+    /// What the board says next.
+    fn answer(&mut self) -> Result<Reply, String> {
+        let say = |error: &dyn std::fmt::Display| format!("board {} does not answer: {error}", self.name);
         let mut answer = String::new();
         match self.stream.read_line(&mut answer) {
             Ok(0) => Err(say(&"it has gone")),

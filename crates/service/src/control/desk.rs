@@ -1,12 +1,13 @@
 //! The thread beside the board's: signals, the control socket, Prometheus, the service manager.
 //!
 //! Bound     eight callers at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), half a minute of silence; likewise for those who
-//!           want figures.
+//!           want figures. Who has a record made is none of the eight: there is one a port.
 //! Watchdog  the manager is told that the board works only when its own thread has answered.
 
 use super::{LINE_BYTES_MAX, Question, Reply, folders, scrape};
+use crate::config::PORTS_MAX;
 use crate::notify;
-use crate::orders::{Answer, Order, Orders};
+use crate::orders::{Answer, Capturing, Order, Orders};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -17,11 +18,13 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 /// Callers at a time.
 const CALLERS_MAX: usize = 8;
+/// Callers that are being answered, and records, of which every port and its host's side may have one.
+const BUSY_MAX: usize = CALLERS_MAX + 2 * PORTS_MAX;
 /// How long one may say nothing.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long the board may take to answer.
@@ -62,13 +65,13 @@ impl Desk {
         drop(entered);
         let (stop, stopped) = oneshot::channel();
         let (sender, wanted) = watch::channel(metrics);
-        let busy = Arc::new(Semaphore::new(CALLERS_MAX));
+        let busy = Arc::new(Semaphore::new(BUSY_MAX));
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
                     // Said, or nobody is there to say it. Whoever asked still gets the answer.
                     _ = stopped => {
-                        let _ = timeout(LAST_WORDS, busy.acquire_many(CALLERS_MAX as u32)).await;
+                        let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }
                     () = callers(listener, orders.clone(), busy.clone()) => {}
                     () = scrape::serve(scraped, wanted, orders.clone()) => {}
@@ -144,14 +147,18 @@ async fn callers(listener: UnixListener, orders: Arc<Orders>, busy: Arc<Semaphor
             let (orders, busy) = (orders.clone(), busy.clone());
             tokio::spawn(async move {
                 // Who goes away is nobody's fault.
-                let _ = attend(stream, &orders, &busy).await;
-                drop(place);
+                let _ = attend(stream, place, &orders, &busy).await;
             });
         }
     }
 }
 
-async fn attend(stream: UnixStream, orders: &Orders, busy: &Semaphore) -> io::Result<()> {
+async fn attend(
+    stream: UnixStream,
+    place: OwnedSemaphorePermit,
+    orders: &Orders,
+    busy: &Semaphore,
+) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -160,18 +167,55 @@ async fn attend(stream: UnixStream, orders: &Orders, busy: &Semaphore) -> io::Re
             return Ok(());
         }
         let _busy = busy.acquire().await.map_err(io::Error::other)?;
-        let reply = match serde_json::from_slice::<Question>(&line) {
+        let answer = match serde_json::from_slice::<Question>(&line) {
             Ok(question) => match Order::try_from(question) {
-                Ok(order) => Reply::from(ask(orders, order).await),
-                Err(why) => Reply::Refused(why),
+                Ok(order) => ask(orders, order).await,
+                Err(why) => Answer::Refused(why),
             },
-            Err(error) => Reply::Refused(format!("that is no question: {error}")),
+            Err(error) => Answer::Refused(format!("that is no question: {error}")),
         };
-        let mut text = serde_json::to_string(&reply).map_err(io::Error::other)?;
-        text.push('\n');
-        timeout(SILENCE, stream.get_mut().write_all(text.as_bytes())).await.map_err(io::Error::other)??;
-        if !line.ends_with(b"\n") {
-            return Ok(());
+        let capturing = match answer {
+            Answer::Capturing(capturing) => capturing,
+            answer => {
+                say(&mut stream, &Reply::from(answer)).await?;
+                match line.ends_with(b"\n") {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            }
+        };
+        drop(place);
+        say(&mut stream, &Reply::Done("it is being recorded".into())).await?;
+        let reply = record(&mut stream, capturing, orders).await;
+        return say(&mut stream, &reply).await;
+    }
+}
+
+async fn say(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<()> {
+    let mut text = serde_json::to_string(reply).map_err(io::Error::other)?;
+    text.push('\n');
+    timeout(SILENCE, stream.get_mut().write_all(text.as_bytes())).await.map_err(io::Error::other)?
+}
+
+/// Waits for the end of a record; a caller that says something, has no more to say, or has gone ends it.
+async fn record(stream: &mut BufReader<UnixStream>, mut capturing: Capturing, orders: &Orders) -> Reply {
+    let has_ended = tokio::select! {
+        _ = stream.fill_buf() => None,
+        ended = &mut capturing.ended => Some(ended),
+    };
+    let ended = match has_ended {
+        Some(ended) => Ok(ended),
+        None => {
+            // What comes of it is told to who waits for the record.
+            let _ = ask(orders, Order::EndCapture(capturing.number)).await;
+            timeout(ANSWER, capturing.ended).await
+        }
+    };
+    match ended {
+        Ok(Ok(Ok(captured))) => Reply::Captured(captured),
+        Ok(Ok(Err(why))) => Reply::Refused(why),
+        Ok(Err(_)) | Err(_) => {
+            Reply::Refused("the board has not ended the record: it may not be whole".into())
         }
     }
 }

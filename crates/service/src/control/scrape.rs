@@ -87,7 +87,9 @@ async fn attend(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
     let (status, text) = match words[..] {
         [b"GET" | b"HEAD", b"/metrics", _] => match ask(orders, Order::Status).await {
             Answer::Status(status) => ("200 OK", metrics::text(&status)),
-            Answer::Loopback(_) => ("503 Service Unavailable", "that is no status\n".into()),
+            Answer::Loopback(_) | Answer::Capturing(_) => {
+                ("503 Service Unavailable", "that is no status\n".into())
+            }
             Answer::Done(why) | Answer::Refused(why) => ("503 Service Unavailable", why + "\n"),
         },
         [b"GET" | b"HEAD", _, _] => ("404 Not Found", "figures are at /metrics\n".into()),

@@ -1,0 +1,130 @@
+//! Records of a running board: each ends when its bound is met or who wanted it has had enough, and its file is whole.
+
+use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// A record that has begun.
+fn begin(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut command = place.command(&[&["capture"], arguments].concat());
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says something");
+    assert!(line.starts_with("recording port "), "{line}");
+    (child, said)
+}
+
+/// What it said at its end, and whether all was well.
+fn ended((mut child, mut said): (Child, BufReader<ChildStderr>)) -> (String, bool) {
+    let mut told = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    said.read_to_string(&mut told).expect("text");
+    (told, child.wait().expect("it is our child").success())
+}
+
+fn signal(name: &str, child: &Child) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill");
+    assert!(status.success());
+}
+
+/// The records of a file, which ends where its last one does, and how often a word is in it.
+fn records(place: &Place, name: &str, word: &[u8]) -> (usize, usize) {
+    let bytes = std::fs::read(place.0.join(name)).expect("it was written");
+    let (file, _) = kiban_wire::capture::File::read(&bytes).expect("a capture");
+    assert_eq!(file.link_type, kiban_wire::capture::LINK_TYPE_ETHERNET);
+    let records: Result<Vec<_>, _> = file.records(&bytes).collect();
+    let count = records.unwrap_or_else(|broken| panic!("{name} is not whole: {broken:?}")).len();
+    (count, bytes.windows(word.len()).filter(|window| *window == word).count())
+}
+
+#[test]
+fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("capture");
+    let _board = place.up(&format!("{PORT}{ECHO}"));
+    let clock = kiban_real::Clock::new();
+    let running = begin(&place, &["lan", "lan.pcap", "--seconds", "500ms"]);
+    let again = place.kiban(&["capture", "lan", "other.pcap"]);
+    assert!(text(&again).contains("port lan is being recorded into"), "{}", text(&again));
+    let word = b"a rare word";
+    echo(&mut connect("10.9.0.2:7"), word);
+    let (told, is_well) = ended(running);
+    assert!(is_well && clock.now().as_secs_f64() >= 0.5, "{told}");
+    // There, and back.
+    let (count, found) = records(&place, "lan.pcap", word);
+    assert_eq!(found, 2);
+    assert!(told.starts_with(&format!("{count} packets of port lan in lan.pcap, ")), "{count}: {told}");
+    for (arguments, words) in [
+        (&["wan", "other.pcap"][..], "there is no port wan; there are lan"),
+        (&["lan", "lan.pcap"], "lan.pcap is there already: name another file"),
+        (&["lan", "-"], "name a file"),
+        (&["lan", "a.pcap", "--seconds", "0"], "more than nothing, and 24 h at most"),
+        (&["lan", "a.pcap", "--seconds", "25h"], "more than nothing, and 24 h at most"),
+        (&["lan", "a.pcap", "--seconds", "soon"], "write a time such as 10 (seconds), 500ms, 2s or 5m"),
+        (&["lan", "a.pcap", "--packets", "0"], "--packets"),
+    ] {
+        let output = place.kiban(&[&["capture"], arguments].concat());
+        assert!(!output.status.success() && text(&output).contains(words), "{words}: {}", text(&output));
+    }
+    assert!(!place.0.join("a.pcap").exists() && !place.0.join("other.pcap").exists());
+}
+
+#[test]
+fn a_record_ends_with_its_last_packet() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("capture-count");
+    let _board = place.up(&format!("{PORT}{ECHO}"));
+    let running = begin(&place, &["lan", "lan.pcap", "--packets", "5"]);
+    let mut session = connect("10.9.0.2:7");
+    // Two packets a word, and the greetings before.
+    (0..5).for_each(|_| echo(&mut session, b"hello"));
+    let (told, is_well) = ended(running);
+    assert!(is_well && told.starts_with("5 packets of port lan"), "{told}");
+    assert_eq!(records(&place, "lan.pcap", b"hello").0, 5);
+}
+
+#[test]
+fn a_record_ends_when_who_wanted_it_has_had_enough_or_is_killed() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("capture-end");
+    let mut board = place.up(&format!("{PORT}{ECHO}"));
+    let mut session = connect("10.9.0.2:7");
+    for name in ["-INT", "-TERM"] {
+        let file = format!("{name}.pcap");
+        let running = begin(&place, &["lan", &format!("./{file}")]);
+        echo(&mut session, b"a rare word");
+        signal(name, &running.0);
+        let (told, is_well) = ended(running);
+        let (count, found) = records(&place, &file, b"a rare word");
+        assert!(is_well && told.starts_with(&format!("{count} packets")), "{name}: {told}");
+        assert_eq!(found, 2, "{name}");
+    }
+    let (mut child, _) = begin(&place, &["lan", "killed.pcap"]);
+    echo(&mut session, b"a rare word");
+    child.kill().expect("it is our child");
+    child.wait().expect("it is our child");
+    let clock = kiban_real::Clock::new();
+    while !place.log().contains("killed.pcap packets=") {
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", place.log());
+        board.status();
+    }
+    assert_eq!(records(&place, "killed.pcap", b"a rare word").1, 2);
+    // A board that ends has ended its records.
+    let last = begin(&place, &["lan", "last.pcap"]);
+    echo(&mut session, b"a rare word");
+    drop(session);
+    board.until("the session has gone", |status| status["services"][0]["sessions"] == 0);
+    assert!(place.kiban(&["down", "lab"]).status.success());
+    assert_eq!(board.wait(), Some(0));
+    let (told, is_well) = ended(last);
+    assert!(is_well && told.contains("packets of port lan in last.pcap"), "{told}");
+    assert_eq!(records(&place, "last.pcap", b"a rare word").1, 2);
+}
