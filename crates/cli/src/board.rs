@@ -254,7 +254,7 @@ pub(crate) fn ports(status: &Status) -> Table {
         .numbers("losses");
     for port in &status.ports {
         let counter = |name: &str| port.link_counters.get(name).copied().unwrap_or(0);
-        let lost = counter("starved") + counter("overrun") + counter("refused") + counter("malformed");
+        let lost: u64 = port.lost.values().sum();
         table.row([
             port.name.clone(),
             port.link.clone(),

@@ -17,6 +17,7 @@ pub mod config;
 pub mod control;
 mod link;
 mod loopback;
+mod losses;
 pub mod metrics;
 mod notify;
 pub mod orders;

@@ -1,7 +1,7 @@
 //! A board's figures in Prometheus' text format (version 0.0.4).
 //!
 //! Names     `kiban_FAMILY_NAME_total` for what is counted, `kiban_…` with a unit for what is now.
-//! Labels    `board`; `port`, `service`, `state`, `pool` where there are several.
+//! Labels    `board`; `port`, `service`, `state`, `pool`, `cause` where there are several.
 
 use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;
@@ -99,6 +99,11 @@ pub fn text(status: &Status) -> String {
             &labels,
             port.losses as f64,
         );
+        for (cause, lost) in &port.lost {
+            let labels = [board, ("port", port.name.as_str()), ("cause", cause.as_str())];
+            let help = "packets, frames or cells that were lost, by the counter that has them";
+            metrics.put("counter", "kiban_port_lost_total", help, &labels, *lost as f64);
+        }
         metrics.counters("link", "link", &labels, &port.link_counters);
         for (family, counters) in &port.counters {
             metrics.counters(family, family, &labels, counters);

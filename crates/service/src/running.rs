@@ -9,6 +9,7 @@
 use crate::config::{Carries, Plan, PortPlan, RoutePlan};
 use crate::link;
 use crate::loopback::Loopbacks;
+use crate::losses;
 use crate::orders::{Answer, Captured, Capturing, Order, Orders};
 use crate::services::{self, Services};
 use crate::standing::Standing;
@@ -506,6 +507,7 @@ impl Running {
             mtu_bytes: place.plan.mtu_bytes as u64,
             waiting,
             losses: place.standing.losses,
+            lost: losses::of_port(&link_counters, &counters),
             rates: place.rates,
             link_counters: named(|see| link_counters.each(see)),
             counters,

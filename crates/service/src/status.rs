@@ -82,6 +82,9 @@ pub struct Port {
     pub waiting: u64,
     /// Times that the link was lost.
     pub losses: u64,
+    /// What was lost, by cause: each is a counter below, `FAMILY_NAME`.
+    #[serde(default)]
+    pub lost: Counters,
     /// In the last second or so.
     pub rates: Rates,
     /// What happened on the link since it was opened.

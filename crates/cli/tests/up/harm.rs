@@ -354,3 +354,49 @@ fn iperf3_goes_through_a_forward_both_ways() {
     let status = is_clean(&board, &idle);
     assert_eq!(status["ports"][0]["losses"], 0, "{status}");
 }
+
+/// The answer to a question about figures.
+fn figures(address: &str) -> String {
+    let mut stream = connect(address);
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").expect("it takes it");
+    let mut told = String::new();
+    stream.read_to_string(&mut told).expect("text");
+    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+    told
+}
+
+#[test]
+fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("lost");
+    // A hundred bytes take 12.5 ms: of a burst most find the queue full, and half of the rest is lost.
+    let port = "name = \"lab\"\n[[port]]\nname = \"wan\"\naddress = \"10.8.0.2/24\"\n\
+        link = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001,loss=50%,rate=64kbit,queue=30\"\n\
+        [metrics]\nlisten = \"127.0.0.1:9100\"\n";
+    let board = place.up(port);
+    let near = UdpSocket::bind("127.0.0.1:7001").expect("loopback");
+    let count = 100;
+    for _ in 0..count {
+        near.send_to(&[0x45; 100], "127.0.0.1:7000").expect("loopback");
+    }
+    let status = board.until("all have come or are lost", |status| {
+        let all = status["ports"][0]["lost"].as_object().expect("by cause").values();
+        counted(status, "units_in") + all.filter_map(Value::as_u64).sum::<u64>() == count
+    });
+    let lost = &status["ports"][0]["lost"];
+    for (cause, counter) in [("link_harm_lost", "harm_lost"), ("link_harm_queue_full", "harm_queue_full")] {
+        let of_cause = lost[cause].as_u64().expect("a cause");
+        assert!(of_cause > 0 && of_cause == counted(&status, counter), "{cause}: {status}");
+        let line =
+            format!("kiban_port_lost_total{{board=\"lab\",port=\"wan\",cause=\"{cause}\"}} {of_cause}\n");
+        assert!(figures("127.0.0.1:9100").contains(&line), "{line}");
+    }
+    // The table has their sum.
+    let sum: u64 = lost.as_object().expect("by cause").values().filter_map(Value::as_u64).sum();
+    let table = text(&place.kiban(&["status", "lab"]));
+    let row = table.lines().find(|line| line.starts_with("wan ")).unwrap_or_else(|| panic!("{table}"));
+    let numbers: Vec<&str> = row.split_whitespace().rev().take(2).collect();
+    assert_eq!(numbers, ["0", &sum.to_string()], "{table}");
+}

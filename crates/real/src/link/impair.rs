@@ -236,12 +236,18 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
 
     fn counters(&self) -> LinkCounters {
         let below = self.link.counters();
+        let harm = |of: fn(&HarmCounters) -> u64| self.harm().into_iter().map(of).sum();
         LinkCounters {
             starved: self.counters.starved + below.starved,
             malformed: below.malformed,
             strangers: below.strangers,
             overrun: below.overrun,
-            refused: below.refused + self.impaired.queue_full,
+            refused: below.refused,
+            harm_lost: harm(|counters| counters.lost),
+            harm_queue_full: self.impaired.queue_full,
+            harm_flipped: harm(|counters| counters.flipped),
+            harm_doubled: harm(|counters| counters.doubled),
+            harm_held_back: harm(|counters| counters.held_back),
             ..self.counters
         }
     }

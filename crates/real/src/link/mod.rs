@@ -83,6 +83,16 @@ kiban_ground::counters! {
         overrun,
         /// Units that were to leave and did not: the link is down, its queue is full, or it cannot carry them.
         refused,
+        /// Units that were lost on purpose (`loss=`), in both directions, as the others of harm.
+        harm_lost,
+        /// Units that found too many waiting or under way on a link that is slowed down or delayed (`queue=`).
+        harm_queue_full,
+        /// Units with a bit flipped (`corrupt=`).
+        harm_flipped,
+        /// Units that came twice (`duplicate=`).
+        harm_doubled,
+        /// Times that units were held back (`reorder=`).
+        harm_held_back,
     }
 }
 
