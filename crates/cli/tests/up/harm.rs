@@ -400,3 +400,30 @@ fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
     let numbers: Vec<&str> = row.split_whitespace().rev().take(2).collect();
     assert_eq!(numbers, ["0", &sum.to_string()], "{table}");
 }
+
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("silent");
+    let board = place.up(&format!("{PORT}[metrics]\nlisten = \"127.0.0.1:9100\"\n"));
+    let socket = place.0.join("kiban/lab.sock");
+    for _ in 0..5 {
+        let silent: Vec<_> = (0..20)
+            .map(|_| {
+                let caller = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+                (caller, connect("127.0.0.1:9100"))
+            })
+            .collect();
+        assert_eq!(board.status()["name"], "lab");
+        assert!(figures("127.0.0.1:9100").contains("kiban_info"));
+        drop(silent);
+    }
+    // One that says nothing does not hold its place for long, either.
+    let clock = kiban_real::Clock::new();
+    let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+    silent.set_read_timeout(Some(LONG)).expect("a socket");
+    assert_eq!(silent.read(&mut [0; 1]).expect("it is hung up on"), 0);
+    assert!(clock.now().as_secs_f64() < 20.0);
+}

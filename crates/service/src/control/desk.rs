@@ -1,9 +1,11 @@
 //! The thread beside the board's: signals, the control socket, Prometheus, the service manager.
 //!
-//! Bound     eight callers at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), half a minute of silence; likewise for those who
-//!           want figures. Who has a record made is none of the eight: there is one a port.
+//! Bound     eight callers at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), a few seconds until the first question, half a
+//!           minute of silence later; likewise for those who want figures. Who says nothing makes way for a ninth. Who has a record made
+//!           is none of the eight: there is one a port.
 //! Watchdog  the manager is told that the board works only when its own thread has answered.
 
+use super::seats::{Place, Seats};
 use super::{LINE_BYTES_MAX, Question, Reply, folders, scrape};
 use crate::config::PORTS_MAX;
 use crate::notify;
@@ -18,14 +20,15 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 /// Callers at a time.
 const CALLERS_MAX: usize = 8;
 /// Callers that are being answered, and records, of which every port and its host's side may have one.
 const BUSY_MAX: usize = CALLERS_MAX + 2 * PORTS_MAX;
-/// How long one may say nothing.
+/// How long one may say nothing at first, and later.
+const FIRST: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long the board may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -133,7 +136,7 @@ fn listen(name: &str) -> Result<(UnixListener, PathBuf), String> {
 }
 
 async fn callers(listener: UnixListener, orders: Arc<Orders>, busy: Arc<Semaphore>) {
-    let places = Arc::new(Semaphore::new(CALLERS_MAX));
+    let seats = Seats::new(CALLERS_MAX);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // No files are left: that passes.
@@ -142,8 +145,7 @@ async fn callers(listener: UnixListener, orders: Arc<Orders>, busy: Arc<Semaphor
         };
         let own = rustix::process::geteuid().as_raw();
         let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0);
-        let place = places.clone().try_acquire_owned();
-        if let (true, Ok(place)) = (is_ours, place) {
+        if let Some(place) = is_ours.then(|| seats.take()).flatten() {
             let (orders, busy) = (orders.clone(), busy.clone());
             tokio::spawn(async move {
                 // Who goes away is nobody's fault.
@@ -153,19 +155,16 @@ async fn callers(listener: UnixListener, orders: Arc<Orders>, busy: Arc<Semaphor
     }
 }
 
-async fn attend(
-    stream: UnixStream,
-    place: OwnedSemaphorePermit,
-    orders: &Orders,
-    busy: &Semaphore,
-) -> io::Result<()> {
+async fn attend(stream: UnixStream, mut place: Place, orders: &Orders, busy: &Semaphore) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
+    let mut patience = FIRST;
     loop {
         let mut line = Vec::new();
         let mut bounded = (&mut stream).take(LINE_BYTES_MAX as u64);
-        if timeout(SILENCE, bounded.read_until(b'\n', &mut line)).await.map_err(io::Error::other)?? == 0 {
+        if place.wait_for(patience, bounded.read_until(b'\n', &mut line)).await? == 0 {
             return Ok(());
         }
+        patience = SILENCE;
         let _busy = busy.acquire().await.map_err(io::Error::other)?;
         let answer = match serde_json::from_slice::<Question>(&line) {
             Ok(question) => match Order::try_from(question) {
@@ -177,7 +176,7 @@ async fn attend(
         let capturing = match answer {
             Answer::Capturing(capturing) => capturing,
             answer => {
-                say(&mut stream, &Reply::from(answer)).await?;
+                place.wait_for(SILENCE, say(&mut stream, &Reply::from(answer))).await?;
                 match line.ends_with(b"\n") {
                     true => continue,
                     false => return Ok(()),
@@ -185,16 +184,17 @@ async fn attend(
             }
         };
         drop(place);
-        say(&mut stream, &Reply::Done("it is being recorded".into())).await?;
+        let begun = Reply::Done("it is being recorded".into());
+        timeout(SILENCE, say(&mut stream, &begun)).await.map_err(io::Error::other)??;
         let reply = record(&mut stream, capturing, orders).await;
-        return say(&mut stream, &reply).await;
+        return timeout(SILENCE, say(&mut stream, &reply)).await.map_err(io::Error::other)?;
     }
 }
 
 async fn say(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<()> {
     let mut text = serde_json::to_string(reply).map_err(io::Error::other)?;
     text.push('\n');
-    timeout(SILENCE, stream.get_mut().write_all(text.as_bytes())).await.map_err(io::Error::other)?
+    stream.get_mut().write_all(text.as_bytes()).await
 }
 
 /// Waits for the end of a record; a caller that says something, has no more to say, or has gone ends it.

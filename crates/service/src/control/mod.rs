@@ -11,6 +11,7 @@
 mod client;
 mod desk;
 mod scrape;
+mod seats;
 
 pub use client::{Caller, CaptureEnd, boards};
 pub use desk::Desk;

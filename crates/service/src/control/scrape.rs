@@ -1,6 +1,7 @@
 //! Figures over HTTP, for Prometheus: `GET /metrics`, and nothing else.
 
 use super::desk::ask;
+use super::seats::{Place, Seats};
 use crate::metrics;
 use crate::orders::{Answer, Order, Orders};
 use std::io;
@@ -9,10 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::sync::watch;
 
-/// Who may ask at a time, how long a request may be, and how long all of it may take.
+/// Who may ask at a time, how long a request may be, and how long it and the answer may take.
 const CALLERS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const TIME: Duration = Duration::from_secs(10);
@@ -31,16 +31,16 @@ pub(super) async fn serve(
     mut wanted: watch::Receiver<Option<SocketAddr>>,
     orders: Arc<Orders>,
 ) {
-    let places = Arc::new(Semaphore::new(CALLERS_MAX));
+    let seats = Seats::new(CALLERS_MAX);
     loop {
         tokio::select! {
             stream = accept(listener.as_ref()) => {
-                let (Ok(stream), Ok(place)) = (stream, places.clone().try_acquire_owned()) else { continue };
+                let Ok(stream) = stream else { continue };
+                let Some(place) = seats.take() else { continue };
                 let orders = orders.clone();
                 tokio::spawn(async move {
                     // Who goes away is nobody's fault.
-                    let _ = timeout(TIME, attend(stream, &orders)).await;
-                    drop(place);
+                    let _ = attend(stream, place, &orders).await;
                 });
             }
             changed = wanted.changed() => {
@@ -75,13 +75,19 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-async fn attend(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
+/// The head of a request; none where there is no end of it.
+async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut head).await? == 0 {
-            return Ok(());
+            return Ok(None);
         }
     }
+    Ok(Some(head))
+}
+
+async fn attend(mut stream: TcpStream, mut place: Place, orders: &Orders) -> io::Result<()> {
+    let Some(head) = place.wait_for(TIME, head(&mut stream)).await? else { return Ok(()) };
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let (status, text) = match words[..] {
@@ -95,14 +101,17 @@ async fn attend(mut stream: TcpStream, orders: &Orders) -> io::Result<()> {
         [b"GET" | b"HEAD", _, _] => ("404 Not Found", "figures are at /metrics\n".into()),
         _ => ("405 Method Not Allowed", "GET /metrics\n".into()),
     };
-    let head = format!(
+    let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         metrics::CONTENT_TYPE,
         text.len()
     );
-    stream.write_all(head.as_bytes()).await?;
     if words.first() != Some(&&b"HEAD"[..]) {
-        stream.write_all(text.as_bytes()).await?;
+        answer += &text;
     }
-    stream.shutdown().await
+    let told = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    place.wait_for(TIME, told).await
 }
