@@ -108,6 +108,13 @@ impl Running {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
+    /// What else it prints until it ends.
+    fn rest(&mut self) -> String {
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("text");
+        text
+    }
+
     /// Stops it: its exit status.
     fn stop(&mut self) -> Option<i32> {
         self.signal("-TERM");
@@ -373,6 +380,59 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
     let count = near.recv(&mut bytes).expect("a cell");
     assert_eq!(bytes[..count], cell(Vc::new(0, 103), 7));
     assert_eq!(switch.stop(), Some(0));
+}
+
+#[test]
+fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("hec");
+    let words = ["a=udp-cells:127.0.0.1:7000-127.0.0.1:7001", "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003"];
+    let arguments =
+        ["atm", "switch", "--json", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
+    let mut switch = place.start(None, &arguments);
+    let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
+    let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
+    far.set_read_timeout(Some(LONG)).expect("a timeout");
+    // Five that are past mending, one that is whole, one with one wrong bit, which is put right, and one that is whole.
+    for wrong in [0b11, 0b11, 0b11, 0b11, 0b11, 0, 0b1, 0] {
+        let mut cell = cell(Vc::new(0, 100), 7);
+        cell[4] ^= wrong;
+        near.send_to(&cell, "127.0.0.1:7000").expect("sent");
+    }
+    let mut bytes = [0; 64];
+    for _ in 0..3 {
+        let count = far.recv(&mut bytes).expect("a cell");
+        assert_eq!(bytes[..count], cell(Vc::new(0, 200), 7));
+    }
+    switch.signal("-USR1");
+    let status = switch.line();
+    let of = |link: usize, key: &str| status["links"][link][key].as_u64();
+    assert_eq!([of(0, "hec_bad"), of(0, "hec_corrected")], [Some(5), Some(1)], "{status}");
+    assert_eq!([of(1, "hec_bad"), of(1, "hec_corrected")], [Some(0), Some(0)], "{status}");
+    assert_eq!(status["counters"]["cells_hec_bad"].as_u64(), Some(5), "{status}");
+    assert_eq!(switch.stop(), Some(0));
+    // The table has them as well.
+    let arguments = ["atm", "switch", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
+    let mut switch = place.start(None, &arguments);
+    let mut wrong = cell(Vc::new(0, 100), 7);
+    wrong[4] ^= 0b11;
+    near.send_to(&wrong, "127.0.0.1:7000").expect("sent");
+    near.send_to(&cell(Vc::new(0, 100), 7), "127.0.0.1:7000").expect("sent");
+    far.recv(&mut bytes).expect("a cell");
+    assert_eq!(switch.stop(), Some(0));
+    let table = switch.rest();
+    let words = |start: &str| -> Vec<String> {
+        let line = table.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{table}"));
+        line.replace("cells in", "in")
+            .replace("HEC wrong", "HEC")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
+    };
+    let place = words("link ").iter().rev().position(|head| head == "HEC").expect("a column");
+    assert_eq!(words("a ").iter().rev().nth(place).map(String::as_str), Some("1"), "{table}");
 }
 
 #[test]

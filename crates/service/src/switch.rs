@@ -6,6 +6,7 @@
 
 pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
 
+use crate::losses;
 use crate::signals::{self, Wish};
 use crate::standing::Standing;
 use crate::status::{Counters, named};
@@ -52,6 +53,12 @@ pub struct LinkStatus {
     pub losses: u64,
     /// Cells that came in on circuits without an entry.
     pub unknown: u64,
+    /// Cells that came in with a header that is not to be believed (HEC), and were dropped.
+    pub hec_bad: u64,
+    /// Headers with one wrong bit that was put right.
+    pub hec_corrected: u64,
+    /// What was lost on the link, by cause: each is a counter below.
+    pub lost: Counters,
     /// Segment loopbacks that were answered.
     pub answered: u64,
     /// Cells that wait for it.
@@ -221,6 +228,9 @@ impl RunningSwitch {
                 error: standing.error.clone(),
                 losses: standing.losses,
                 unknown: driver.switch().unrouted(port),
+                hec_bad: driver.switch().hec(port).bad,
+                hec_corrected: driver.switch().hec(port).corrected,
+                lost: losses::of_link(&counters),
                 answered: driver.answered(port),
                 waiting: driver.switch().waiting(port) as u64,
                 counters: named(|see| counters.each(see)),

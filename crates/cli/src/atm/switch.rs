@@ -119,12 +119,13 @@ fn text(status: &Status) -> String {
         .numbers("cells in")
         .numbers("out")
         .numbers("unknown")
+        .numbers("HEC wrong")
         .numbers("waiting")
         .numbers("lost")
         .numbers("losses");
     for link in &status.links {
         let counter = |name: &str| link.counters.get(name).copied().unwrap_or(0);
-        let lost = counter("starved") + counter("refused") + counter("malformed");
+        let lost: u64 = link.lost.values().sum();
         links.row([
             link.name.clone(),
             link.link.clone(),
@@ -132,6 +133,7 @@ fn text(status: &Status) -> String {
             counter("units_in").to_string(),
             counter("units_out").to_string(),
             link.unknown.to_string(),
+            link.hec_bad.to_string(),
             link.waiting.to_string(),
             lost.to_string(),
             link.losses.to_string(),

@@ -71,6 +71,16 @@ kiban_ground::counters! {
 }
 
 kiban_ground::counters! {
+    /// What the HECs of cells have told at one port of a [`Switch`](crate::atm::Switch).
+    pub struct HecCounters {
+        /// Headers with one wrong bit that was put right.
+        corrected,
+        /// Cells dropped because their header is not to be believed.
+        bad,
+    }
+}
+
+kiban_ground::counters! {
     /// What a switch forwarded, changed and dropped.
     pub struct SwitchCounters {
         /// Cells that arrived, idle ones included.

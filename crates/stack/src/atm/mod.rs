@@ -36,7 +36,7 @@ mod table;
 
 pub use cell::{HeaderReceiver, Received, TimedCell};
 pub use counters::{
-    EncapsulationCounters, InArpCounters, LoopbackCounters, ReassemblyCounters, RouteCounters,
+    EncapsulationCounters, HecCounters, InArpCounters, LoopbackCounters, ReassemblyCounters, RouteCounters,
     SegmentationCounters, SwitchCounters,
 };
 pub use encapsulation::{Carried, Encapsulation, NotCarried};

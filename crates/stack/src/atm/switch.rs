@@ -18,7 +18,7 @@
 //! Left out  point-to-multipoint, priorities between circuits, ABR; policing does not know frames.
 
 use crate::atm::cell::{HeaderReceiver, Received, TimedCell, hec_of, is_end, is_management};
-use crate::atm::counters::{RouteCounters, SwitchCounters};
+use crate::atm::counters::{HecCounters, RouteCounters, SwitchCounters};
 use crate::atm::gcra::{Contract, Meter};
 use crate::atm::scheduler::{Scheduler, Supply};
 use crate::atm::slots::Interval;
@@ -313,6 +313,11 @@ impl Switch {
         self.ports[port].unrouted
     }
 
+    /// What the HECs of cells that came in at a port have told.
+    pub fn hec(&self, port: usize) -> HecCounters {
+        self.ports[port].hec
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> &SwitchCounters {
         &self.counters
@@ -325,10 +330,12 @@ impl Switch {
             Received::Intact => cell.header,
             Received::Corrected(word) => {
                 self.counters.cells_hec_corrected += 1;
+                input.hec.corrected += 1;
                 word
             }
             Received::Bad => {
                 self.counters.cells_hec_bad += 1;
+                input.hec.bad += 1;
                 return;
             }
         };
@@ -399,6 +406,7 @@ struct Port {
     waiting: usize,
     /// Cells that came in here and that no entry leads anywhere.
     unrouted: u64,
+    hec: HecCounters,
     /// Cells whose slots have been committed and that nobody has asked for yet.
     departed: Vec<TimedCell>,
 }
@@ -416,6 +424,7 @@ impl Port {
             scheduler: Scheduler::new(config.cell_time),
             waiting: 0,
             unrouted: 0,
+            hec: HecCounters::default(),
             departed: Vec::new(),
         }
     }
