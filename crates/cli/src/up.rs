@@ -40,7 +40,7 @@ impl Up {
             return Err(format!("a board {} runs already: kiban down {0} stops it", plan.name));
         }
         crate::log::begin(plan.log_json);
-        let mut running = Running::start(plan, &self.file)?;
+        let mut running = Running::start(plan, Some(&self.file))?;
         let plan = running.plan();
         let desk = Desk::open(&plan.name, plan.metrics, running.orders())?;
         tracing::info!(board = plan.name, ports = plan.ports.len(), services = plan.services.len(), "ready");

@@ -649,6 +649,27 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
 }
 
 #[test]
+fn a_bridge_that_was_made_of_words_has_no_configuration_to_read_again() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("words");
+    let [frames, cells] =
+        ["udp-frames:127.0.0.1:7002-127.0.0.1:7003", "udp-cells:127.0.0.1:7000-127.0.0.1:7001"];
+    let _bridge = place.start(None, &["atm", "bridge", frames, cells, "0.100", "--name", "words"]);
+    let output = place.kiban(&["reload", "words"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        text(&output),
+        "kiban: board words was made of words of the command line and has no configuration file to read again: \
+         stop it (kiban down words) and make it anew\n"
+    );
+    let status: Value =
+        serde_json::from_slice(&place.kiban(&["status", "words", "--json"]).stdout).expect("JSON");
+    assert_eq!(status["config"], "(command line)");
+}
+
+#[test]
 fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     if !enter() {
         return;

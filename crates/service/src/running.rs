@@ -55,7 +55,8 @@ struct Place {
 /// A board that runs.
 pub struct Running {
     plan: Plan,
-    file: PathBuf,
+    /// Where the plan was read from, if from a file.
+    file: Option<PathBuf>,
     driver: Driver,
     waiting: Waiting,
     clock: Clock,
@@ -74,11 +75,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Opens the links of a plan, and builds its board. The plan was read from `file`, which is read again when that is asked for.
+    /// Opens the links of a plan, and builds its board. The plan was read from `file`, which is read again when that is asked for,
+    /// if from any.
     ///
     /// # Errors
     /// A link that is not there and need be, with what to do; a service that cannot listen.
-    pub fn start(plan: Plan, file: &Path) -> Result<Running, String> {
+    pub fn start(plan: Plan, file: Option<&Path>) -> Result<Running, String> {
         let clock = Clock::new();
         // Ports first, then the sides of the host: the board numbers them so.
         let mut places: Vec<Place> = plan.ports.iter().map(|port| Place::new(port.clone(), None)).collect();
@@ -119,7 +121,7 @@ impl Running {
         let mut running = Running {
             waiting: driver.waiting(plan.wait),
             plan,
-            file: file.to_owned(),
+            file: file.map(Path::to_owned),
             driver,
             clock,
             began: now,
@@ -365,7 +367,14 @@ impl Running {
         if self.stops_at.is_some() {
             return Err("the board stops".into());
         }
-        let plan = read(&self.file)?;
+        let Some(file) = &self.file else {
+            return Err(format!(
+                "board {} was made of words of the command line and has no configuration file to read again: \
+                 stop it (kiban down {0}) and make it anew",
+                self.plan.name
+            ));
+        };
+        let plan = read(file)?;
         if let Some(key) = self.plan.needs_new_board(&plan) {
             return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
         }
@@ -466,7 +475,7 @@ impl Running {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             state: if self.stops_at.is_some() { "stopping" } else { "running" }.into(),
-            config: self.file.display().to_string(),
+            config: self.file.as_ref().map_or("(command line)".into(), |file| file.display().to_string()),
             uptime_seconds: now.since(self.began).as_secs_f64(),
             reloads: self.reloads,
             memory,

@@ -17,7 +17,7 @@ pub struct Status {
     pub pid: u32,
     /// `running` or `stopping`.
     pub state: String,
-    /// The configuration's file.
+    /// The configuration's file; `(command line)` where it has none.
     pub config: String,
     /// Seconds since it began.
     pub uptime_seconds: f64,

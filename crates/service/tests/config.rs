@@ -182,7 +182,7 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         (
             "via = \"10.0.0.254\"",
             "via = \"10.9.0.1\"",
-            "line 37: via: 10.9.0.1 is in no net of a port: name a neighbour",
+            "line 37: via: 10.9.0.1 is in no net of a port: name a neighbour in 10.0.0.0/24 or fd00::/64 or 10.1.0.0/24",
         ),
         (
             "via = \"10.0.0.254\"",
@@ -230,7 +230,11 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
             "kind = \"echo\"\nlisten = \"kernel:10.0.0.1:7\"",
             "line 41: listen: only `forward` listens with the kernel: listen on an address of the board",
         ),
-        ("listen = \"127.0.0.1:9464\"", "", "line 54: `listen` is missing: say it"),
+        (
+            "listen = \"127.0.0.1:9464\"",
+            "",
+            "line 54: `listen` is missing: add listen = \"127.0.0.1:9464\", or what it is",
+        ),
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from}");
@@ -252,6 +256,87 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         link.starts_with("line 13: link: `tpa:tap0` is no link: ") && link.contains("tap:NAME"),
         "{link}"
     );
+}
+
+#[test]
+fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
+    let line = |part: &str| 1 + GOOD[..GOOD.find(part).expect("it is there")].matches('\n').count();
+    let mut differences = Vec::new();
+    for (from, to, expected) in [
+        (
+            "pcr = 10000",
+            "pcr = \"10000\"",
+            "pcr: `\"10000\"` is a text: write a number without quotes and unit, such as 10000",
+        ),
+        ("mbs = 32", "mbs = 1.5", "mbs: `1.5` is a number: write a whole number, without quotes and unit"),
+        ("mbs = 32", "mbs = -1", "mbs: `-1` is a number: write a whole number, without quotes and unit"),
+        (
+            "drain = \"5s\"",
+            "drain = 5",
+            "drain: `5` is a number: write it in quotes, with its unit if it has one: \"5\"",
+        ),
+        (
+            "kind = \"echo\"",
+            "kind = \"source\"\nbytes = 100",
+            "bytes: `100` is a number: write it in quotes, with its unit if it has one: \"100\"",
+        ),
+        ("list = true", "list = \"yes\"", "list: `\"yes\"` is a text: write true or false"),
+        (
+            "[[route]]",
+            "[route]",
+            "this is a table: such a table is written with its name in [[ ]], as often as there are such",
+        ),
+        ("via = \"10.0.0.254\"\n", "", "`via` is missing: add via = \"10.0.0.254\", or what it is"),
+        (
+            "via = \"10.0.0.254\"",
+            "via = \"10.2.0.1\"",
+            "via: 10.2.0.1 is in no net of a port: name a neighbour in 10.0.0.0/24 or fd00::/64 or 10.1.0.0/24",
+        ),
+        (
+            "host_address = \"10.0.0.254/24\"",
+            "host_address = \"10.3.0.1/24\"",
+            "host_address: 10.3.0.1 is in none of the port's nets: the board would not answer: \
+             give the host an address in 10.0.0.0/24 or fd00::/64",
+        ),
+        (
+            "host_address = \"10.0.0.254/24\"",
+            "host = \"tun:h\"",
+            "listen: 10.0.0.1 is this host's: port `lan` has `host`, which gives the host all its addresses: \
+             listen on 10.1.0.1, or with a program of this host",
+        ),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{from}");
+        // What a mistake in the port makes of a service is told there.
+        let at = match (to.starts_with("host = "), to.contains("\nbytes")) {
+            (true, _) => line("listen = \"10.0.0.1:7\""),
+            (_, true) => line(from) + 1,
+            _ => line(from),
+        };
+        let at = if to.is_empty() { at - 2 } else { at };
+        let expected = format!("line {at}: {expected}");
+        let told = Plan::read(&text, "file").expect_err(to).to_string();
+        if told != expected {
+            differences.push(format!("{told}\n{expected}\n"));
+        }
+    }
+    assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
+    // Where the board's address is its first alone, a second one is the board's own.
+    let atm = GOOD.replace("10.0.0.1:7", "10.1.0.1:7").replace("rate = ", "host = \"tun:h\"\nrate = ");
+    let told = Plan::read(&atm, "file").expect_err("it is the host's").to_string();
+    assert!(
+        told.contains(
+            "10.1.0.1 is this host's: port `atm` has `host`, which gives the host its first address"
+        ),
+        "{told}"
+    );
+    let second = atm.replace("\"10.1.0.1/24\"", "[\"10.1.0.9/24\", \"10.1.0.1/24\"]");
+    Plan::read(&second, "file").expect("it is the board's own");
+    // On Ethernet the board may make addresses of IPv6 itself; a net that nobody has said is nobody's mistake.
+    let v6 = GOOD
+        .replace("[\"10.0.0.1/24\", \"fd00::1/64\"]", "\"10.0.0.1/24\"")
+        .replace("10.0.0.254/24", "fd07::1/64");
+    Plan::read(&v6, "file").expect("good");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use clap::Args;
 use kiban_service::control::Desk;
 use kiban_service::{Plan, Running};
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Bridge an Ethernet link with a circuit (RFC 2684): a TAP device or an interface at one end, cells at the other.
@@ -51,7 +50,7 @@ impl Bridge {
             format!("{wrong}: {remedy}")
         })?;
         crate::log::begin(false);
-        let mut running = Running::start(plan, Path::new("(command line)"))?;
+        let mut running = Running::start(plan, None)?;
         let desk = Desk::open(&running.plan().name, None, running.orders())?;
         tracing::info!(board = running.plan().name, "ready");
         running.run();

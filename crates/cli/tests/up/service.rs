@@ -1,6 +1,6 @@
 //! The service itself: its configuration, what it says, how it changes and ends.
 
-use crate::place::{ECHO, KIBAN, PORT, Place, connect, echo, enter, run, text};
+use crate::place::{ECHO, KIBAN, PORT, Place, connect, echo, enter, ip, run, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -372,6 +372,47 @@ fn without_privileges_it_is_said_what_is_missing() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     for words in ["port lan: cannot ", "CAP_NET_ADMIN", "udp-cells:"] {
         assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[test]
+fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("addresses");
+    ip("link set lo up");
+    let link = |link: &str| PORT.replace("tap:kiban0", link).replace("host_address = \"10.9.0.1/24\"\n", "");
+    let udp = link("udp-packets:127.0.0.1:7000-127.0.0.1:7001");
+    let metrics = |at: &str| format!("{udp}[metrics]\nlisten = \"{at}\"\n");
+    let forward = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:80\"\nto = \"10.9.0.2:7\"\n";
+    let _taken = TcpListener::bind("127.0.0.1:9100").expect("loopback");
+    let (low, other) =
+        ("CAP_NET_BIND_SERVICE", "this host's addresses are 127.0.0.1; 0.0.0.0 stands for all");
+    for (config, words) in [
+        (
+            link("udp-packets:127.0.0.1:80-127.0.0.1:7001"),
+            ["port lan: cannot use UDP address 127.0.0.1:80", low],
+        ),
+        (
+            link("udp-cells:192.0.2.1:7000-127.0.0.1:7001") + "[[port.pvc]]\nvc = \"0.100\"\n",
+            ["192.0.2.1:7000", other],
+        ),
+        (link("tcp-packets:listen:127.0.0.1:80"), ["cannot listen", low]),
+        (link("tcp-packets:listen:192.0.2.1:7000"), ["cannot listen", other]),
+        (metrics("127.0.0.1:80"), ["metrics.listen: cannot listen on 127.0.0.1:80", low]),
+        (metrics("192.0.2.1:9100"), ["metrics.listen: cannot listen on 192.0.2.1:9100", other]),
+        (metrics("127.0.0.1:9100"), ["127.0.0.1:9100", "another program has this port; take another"]),
+        (format!("{udp}{forward}"), ["kernel:127.0.0.1:80", low]),
+    ] {
+        let (file, program) = (place.write("board.toml", &config), place.0.join("kiban"));
+        std::fs::copy(KIBAN, &program).expect("room");
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_bind_service", "--inh-caps=-all"]).arg(&program);
+        let output = command.arg("up").arg(&file).env("XDG_RUNTIME_DIR", &place.0).output().expect("it runs");
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
     }
 }
 

@@ -6,6 +6,7 @@
 //! Limits    [`WAITING_BYTES`] wait to leave: with more, messages are refused. [`ROOM_BYTES`] are read ahead.
 //! End       when the peer closes, or the connection breaks, the link is gone; a listener takes one peer.
 
+use super::interface::bind_remedy;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -50,11 +51,14 @@ impl Connection {
     pub(super) fn open(role: Role, addresses: &[SocketAddr], name: String) -> io::Result<Connection> {
         let doors = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let say = |what: &str, error: io::Error| {
-            let more = match error.kind() {
-                io::ErrorKind::ConnectionRefused => ": nobody listens there; start the other end first",
-                io::ErrorKind::AddrInUse => ": another program has this port",
-                io::ErrorKind::AddrNotAvailable => ": the address is not this host's",
-                _ => "",
+            let more = match (role, error.kind()) {
+                (Role::Call, io::ErrorKind::ConnectionRefused) => {
+                    ": nobody listens there; start the other end first".to_owned()
+                }
+                (Role::Listen, _) => {
+                    addresses.first().map_or_else(String::new, |local| bind_remedy(*local, &error))
+                }
+                _ => String::new(),
             };
             io::Error::new(error.kind(), format!("{name}: cannot {what}: {error}{more}"))
         };

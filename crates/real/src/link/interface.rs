@@ -7,7 +7,7 @@
 use kiban_stack::ip::Prefix;
 use kiban_wire::ethernet::Mac;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// An interface's request: its name, and one value.
@@ -45,6 +45,66 @@ pub(super) fn told_of(name: &str, what: &str, privilege: &str, error: io::Error)
         _ => String::new(),
     };
     io::Error::new(error.kind(), format!("cannot {what} interface {name}: {error}{more}"))
+}
+
+/// What helps where an address of this host's cannot be bound to a socket: to be said behind the system's own words.
+pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ": ports below 1024 of this host need CAP_NET_BIND_SERVICE; run as root, or give the \
+             program that capability (setcap cap_net_bind_service+ep), or take a port from 1024 on"
+                .to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            let mut own: Vec<IpAddr> =
+                addresses().into_iter().filter(|own| own.is_ipv4() == address.is_ipv4()).collect();
+            own.sort_unstable();
+            own.dedup();
+            let all = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
+            let own: Vec<String> = own.iter().map(IpAddr::to_string).collect();
+            match &own[..] {
+                [] => ": this host has no address of that family".to_owned(),
+                own => {
+                    format!(": this host's addresses are {}; {all} stands for all of them", own.join(", "))
+                }
+            }
+        }
+        io::ErrorKind::AddrInUse => ": another program has this port; take another".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The addresses of this host, in the caller's namespace; none where the system tells none.
+pub fn addresses() -> Vec<IpAddr> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: a place for the list.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut entry = list;
+    // SAFETY: entries of getifaddrs(3); an address is null, or as long as its family's.
+    while let Some(interface) = unsafe { entry.as_ref() } {
+        entry = interface.ifa_next;
+        let at = interface.ifa_addr;
+        // SAFETY: as above.
+        found.extend(match unsafe { at.as_ref() }.map(|at| libc::c_int::from(at.sa_family)) {
+            Some(libc::AF_INET) => {
+                // SAFETY: as above.
+                let at = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
+                Some(IpAddr::from(at.sin_addr.s_addr.to_ne_bytes()))
+            }
+            Some(libc::AF_INET6) => {
+                // SAFETY: as above.
+                let at = unsafe { at.cast::<libc::sockaddr_in6>().read_unaligned() };
+                Some(IpAddr::from(at.sin6_addr.s6_addr))
+            }
+            _ => None,
+        });
+    }
+    // SAFETY: the list is getifaddrs', and nothing points into it any more.
+    unsafe { libc::freeifaddrs(list) };
+    found
 }
 
 /// What can be asked of an interface.

@@ -5,6 +5,7 @@
 //! Limits    never blocks: what the socket cannot take now is dropped, as a wire would.
 //! Left out  segmentation offload and many datagrams a call.
 
+use super::interface::bind_remedy;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -30,7 +31,8 @@ impl UdpLink {
     /// The address is not this host's, or somebody has it.
     pub fn bind(local: SocketAddr) -> io::Result<UdpLink> {
         let socket = UdpSocket::bind(local).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot use UDP address {local}: {error}"))
+            let remedy = bind_remedy(local, &error);
+            io::Error::new(error.kind(), format!("cannot use UDP address {local}: {error}{remedy}"))
         })?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;

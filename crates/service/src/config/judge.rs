@@ -342,6 +342,17 @@ impl Judge<'_> {
                 "give the host another of that net",
             ));
         }
+        if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address) {
+            // On Ethernet addresses of IPv6 make themselves: those of a family of which none is said are not known.
+            let makes_itself = carries == Carries::Frames
+                && addresses.iter().all(|(own, _)| own.is_ipv4() != host.is_ipv4());
+            if !makes_itself && !addresses.iter().any(|(_, net)| net.contains(*host)) {
+                let nets: Vec<String> = addresses.iter().map(|(_, net)| net_word(net)).collect();
+                let nets = nets.join(" or ");
+                let wrong = format!("{host} is in none of the port's nets: the board would not answer");
+                return Err(self.at(word, wrong, format!("give the host an address in {nets}")));
+            }
+        }
         Ok(PortPlan {
             name,
             link: said.link.value.clone(),
@@ -525,7 +536,13 @@ impl Judge<'_> {
             Some((port, *address))
         });
         let Some((port, address)) = own else {
-            return Err(self.at(&said.via, format!("{gateway} is in no net of a port"), "name a neighbour"));
+            let nets: Vec<String> =
+                ports.iter().flat_map(|port| &port.addresses).map(|(_, net)| net_word(net)).collect();
+            let remedy = match &nets[..] {
+                [] => "give a port an address in its net".to_owned(),
+                nets => format!("name a neighbour in {}", nets.join(" or ")),
+            };
+            return Err(self.at(&said.via, format!("{gateway} is in no net of a port"), remedy));
         };
         if address == gateway {
             return Err(self.at(&said.via, format!("{gateway} is the board itself"), "name a neighbour"));
@@ -572,6 +589,20 @@ impl Judge<'_> {
         let may_come = address.is_ipv6() && ports.iter().any(has_own);
         if address.is_unspecified() || may_come || all.clone().any(|(own, _)| *own == address) {
             return Ok(());
+        }
+        let has_it = |port: &&PortPlan| port.addresses.iter().any(|(its, _)| *its == address);
+        if let Some(port) = ports.iter().find(has_it) {
+            let name = &port.name;
+            let what =
+                if port.carries == Carries::Frames { "all its addresses" } else { "its first address" };
+            let wrong =
+                format!("{address} is this host's: port `{name}` has `host`, which gives the host {what}");
+            let remedy = match (port.carries, all.next()) {
+                (_, Some((own, _))) => format!("listen on {own}, or with a program of this host"),
+                (Carries::Frames, None) => "leave host out, or listen with a program of this host".to_owned(),
+                (_, None) => format!("give port `{name}` a second address for the board, or leave host out"),
+            };
+            return Err(self.at(word, wrong, remedy));
         }
         let remedy = match all.next() {
             Some((own, _)) => {
@@ -721,6 +752,20 @@ impl Judge<'_> {
         let sessions_max = said.sessions.unwrap_or(1024).clamp(1, 65_536);
         Ok(ServicePlan { name, listen, sessions_max, idle, kind })
     }
+}
+
+/// A net as people write it: without the part of a host.
+fn net_word(net: &Prefix) -> String {
+    let bits = u32::from(net.bits());
+    let address: IpAddr = match net.address() {
+        IpAddr::V4(own) => {
+            (own.to_bits() & u32::MAX.checked_shl(32 - bits).unwrap_or(0)).to_be_bytes().into()
+        }
+        IpAddr::V6(own) => {
+            (own.to_bits() & u128::MAX.checked_shl(128 - bits).unwrap_or(0)).to_be_bytes().into()
+        }
+    };
+    format!("{address}/{bits}")
 }
 
 pub(super) fn is_name(text: &str) -> bool {

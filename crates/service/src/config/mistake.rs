@@ -37,11 +37,14 @@ impl Mistake {
                 mistake
             }
             [word] if message.starts_with("missing field") => {
-                let mut mistake = Mistake::at(text, at, format!("`{word}` is missing"), "say it");
+                let mut mistake = Mistake::at(text, at, format!("`{word}` is missing"), example(word));
                 mistake.key.clear();
                 mistake
             }
-            _ => Mistake::at(text, at, message, ""),
+            _ => match of_type(message) {
+                Some((wrong, remedy)) => Mistake::at(text, at, wrong, remedy),
+                None => Mistake::at(text, at, message, ""),
+            },
         };
         if error.span().is_none() {
             mistake.line = 0;
@@ -73,6 +76,57 @@ pub(super) fn hint(word: &str, known: &[&str]) -> String {
         None if known.is_empty() => "there are none".to_owned(),
         None => format!("known are {}", known.join(", ")),
     }
+}
+
+/// How a key that is missing is said.
+fn example(key: &str) -> String {
+    let value = match key {
+        "name" => "lan",
+        "link" => "tap:kiban0",
+        "vc" => "0.100",
+        "to" => "0.0.0.0/0",
+        "via" => "10.0.0.254",
+        "kind" => "echo",
+        "listen" => "127.0.0.1:9464",
+        "from" => "a:0.100",
+        _ => return "say it".into(),
+    };
+    format!("add {key} = \"{value}\", or what it is")
+}
+
+/// What serde says of a value of another type: `invalid type: integer `100`, expected a string`.
+fn of_type(message: &str) -> Option<(String, String)> {
+    let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
+    let (found, expected) = rest.split_once(", expected ")?;
+    let (kind, value) = match found.split_once(['`', '"']) {
+        Some((kind, value)) => (kind.trim(), value.trim_end_matches(['`', '"'])),
+        None => (found, ""),
+    };
+    let wrong = match kind {
+        "string" => format!("`\"{value}\"` is a text"),
+        "integer" | "floating point" => format!("`{value}` is a number"),
+        "boolean" => format!("`{value}` is no more than yes or no"),
+        "map" => "this is a table".to_owned(),
+        "sequence" => "this is a list".to_owned(),
+        other => format!("this is a {other}"),
+    };
+    let remedy = match expected {
+        "a string" if !value.is_empty() => {
+            format!("write it in quotes, with its unit if it has one: \"{value}\"")
+        }
+        "a string" => "write a text in quotes".to_owned(),
+        "a boolean" => "write true or false".to_owned(),
+        "f64" => "write a number without quotes and unit, such as 10000".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "write a whole number, without quotes and unit".to_owned(),
+        "a sequence" => {
+            "such a table is written with its name in [[ ]], as often as there are such".to_owned()
+        }
+        other if other.starts_with("struct ") || other == "a map" => {
+            "such a table is written with its name in [ ]".to_owned()
+        }
+        other => format!("write {other}"),
+    };
+    Some((wrong, remedy))
 }
 
 fn line_of(text: &str, at: usize) -> usize {

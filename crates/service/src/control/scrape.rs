@@ -4,6 +4,7 @@ use super::desk::ask;
 use super::seats::{Place, Seats};
 use crate::metrics;
 use crate::orders::{Answer, Order, Orders};
+use kiban_real::link::interface::bind_remedy;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +23,9 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
         listener.set_nonblocking(true)?;
         TcpListener::from_std(listener)
     });
-    listener.map_err(|error| format!("metrics.listen: {address}: {error}"))
+    listener.map_err(|error| {
+        format!("metrics.listen: cannot listen on {address}: {error}{}", bind_remedy(address, &error))
+    })
 }
 
 /// Serves, and moves when the place changes.

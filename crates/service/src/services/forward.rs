@@ -8,6 +8,7 @@ use super::{Bounds, Service, ServiceCounters};
 use crate::config::End;
 use kiban_board::{Completion, Host, StreamId};
 use kiban_ground::Instant;
+use kiban_real::link::interface::bind_remedy;
 use kiban_real::{Files, Interest};
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -142,7 +143,10 @@ impl Service for Forward {
                     self.files.watch(&listener, LISTENER, Interest::READ)?;
                     Ok(listener)
                 });
-                self.on_kernel = Some(listener.map_err(|error| format!("kernel:{local}: {error}"))?);
+                self.on_kernel = Some(
+                    listener
+                        .map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?,
+                );
             }
             End::Door(_) => return Err("there is nothing to listen on".into()),
         }
