@@ -239,6 +239,18 @@ pub(crate) fn text(status: &Status) -> String {
     text
 }
 
+/// The longest address of a link that stands in a table.
+const LINK_WIDTH_MAX: usize = 33;
+
+/// A link's address in a cell of a table; a long one stands below, whole and with its port's name, so that rows stay rows.
+pub(crate) fn link_cell(table: &mut Table, name: &str, link: &str) -> String {
+    if link.chars().count() <= LINK_WIDTH_MAX {
+        return link.to_owned();
+    }
+    table.remark(format!("{name}  {link}"));
+    format!("{}:…", link.split(':').next().unwrap_or_default())
+}
+
 pub(crate) fn ports(status: &Status) -> Table {
     let mut table = Table::new("ports")
         .words("port")
@@ -255,9 +267,10 @@ pub(crate) fn ports(status: &Status) -> Table {
     for port in &status.ports {
         let counter = |name: &str| port.link_counters.get(name).copied().unwrap_or(0);
         let lost: u64 = port.lost.values().sum();
+        let link = link_cell(&mut table, &port.name, &port.link);
         table.row([
             port.name.clone(),
-            port.link.clone(),
+            link,
             port.state.clone(),
             port.addresses.join(" "),
             format!("{:.2}", port.rates.bits_in / 1e6),
@@ -305,4 +318,43 @@ pub(crate) fn services(status: &Status) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiban_service::status::Port;
+
+    #[test]
+    fn a_long_address_stands_below_the_table_and_rows_stay_rows() {
+        let long = "udp-cells:[2001:db8:1234:5678:9abc:def0:1234:5678]:7000-[2001:db8:1234:5678:9abc:def0:1234:1]:7000";
+        let port = |name: &str, link: &str| Port {
+            name: name.into(),
+            link: link.into(),
+            state: "up".into(),
+            addresses: vec!["10.0.0.1/24".into()],
+            ..Port::default()
+        };
+        let ports = vec![port("atm", long), port("lan", "tap:kiban0")];
+        let table = super::ports(&Status { ports, ..Status::default() }).to_string();
+        let lines: Vec<&str> = table.lines().collect();
+        let [_, head, rule, atm, lan, note] = lines[..] else { panic!("two rows and a note:\n{table}") };
+        assert!(head.len() <= 100 && rule.len() <= 100, "{table}");
+        let width = |row: &str| row.chars().count();
+        assert!(head.find("state").is_some_and(|at| lan[at..].starts_with("up")), "{table}");
+        assert!(atm.contains("udp-cells:…") && width(atm) == width(lan), "{table}");
+        assert_eq!(note, format!("atm  {long}"));
+    }
+
+    #[test]
+    fn times_of_a_capture_are_words_or_seconds() {
+        for (word, milliseconds) in
+            [("10", 10_000), ("0.5", 500), ("2s", 2000), ("5m", 300_000), ("500ms", 500)]
+        {
+            assert_eq!(capture_time(word), Ok(Duration::from_millis(milliseconds)), "{word}");
+        }
+        for word in ["", "0", "-1", "25h", "soon", "1e400"] {
+            assert!(capture_time(word).is_err(), "{word}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `kiban up`: a board as a service of this host.
 
 use clap::Args;
-use kiban_service::control::{Desk, boards};
+use kiban_service::control::{Desk, Figures, boards};
 use kiban_service::{Running, read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,9 +40,11 @@ impl Up {
             return Err(format!("a board {} runs already: kiban down {0} stops it", plan.name));
         }
         crate::log::begin(plan.log_json);
+        // A port that is taken is told before anything has happened.
+        let figures = Figures::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;
         let plan = running.plan();
-        let desk = Desk::open(&plan.name, plan.metrics, running.orders())?;
+        let desk = Desk::open(&plan.name, figures, running.orders())?;
         tracing::info!(board = plan.name, ports = plan.ports.len(), services = plan.services.len(), "ready");
         let metrics = desk.metrics();
         running.tell(move |plan| {

@@ -176,6 +176,7 @@ fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
             let time = line["round_trip_us"].as_f64().expect("a time");
             assert_eq!(line["sequence"].as_u64(), Some(number as u64), "{line}");
             assert!(time > 0.0 && time < 5e6, "{line}");
+            assert_eq!((time * 1e3).round() / 1e3, time, "no more than thousandths: {line}");
         }
         let summary = &told[3]["summary"];
         assert_eq!((summary["sent"].as_u64(), summary["received"].as_u64()), (Some(3), Some(3)), "{summary}");

@@ -13,7 +13,7 @@ use crate::losses;
 use crate::orders::{Answer, Captured, Capturing, Order, Orders};
 use crate::services::{self, Services};
 use crate::standing::Standing;
-use crate::status::{self, Counters, Rates, Status, named};
+use crate::status::{self, Counters, Rates, Status, named, rounded};
 use crate::tape::{Tape, Wanted};
 use kiban_board::{
     AtmPortConfig, Board, BridgePortConfig, EthernetPortConfig, Host, HostPortConfig, IpPortConfig,
@@ -261,11 +261,12 @@ impl Running {
             let counters = self.driver.link_counters(number).unwrap_or_default();
             // A link that was opened anew begins at nothing.
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+            let rate = |now: u64, before: u64| rounded(rate(now, before));
             place.rates = Rates {
                 units_in: rate(counters.units_in, place.sampled.units_in),
                 units_out: rate(counters.units_out, place.sampled.units_out),
-                bits_in: 8.0 * rate(counters.bytes_in, place.sampled.bytes_in),
-                bits_out: 8.0 * rate(counters.bytes_out, place.sampled.bytes_out),
+                bits_in: rate(8 * counters.bytes_in, 8 * place.sampled.bytes_in),
+                bits_out: rate(8 * counters.bytes_out, 8 * place.sampled.bytes_out),
             };
             place.sampled = counters;
         }
@@ -476,7 +477,7 @@ impl Running {
             pid: std::process::id(),
             state: if self.stops_at.is_some() { "stopping" } else { "running" }.into(),
             config: self.file.as_ref().map_or("(command line)".into(), |file| file.display().to_string()),
-            uptime_seconds: now.since(self.began).as_secs_f64(),
+            uptime_seconds: rounded(now.since(self.began).as_secs_f64()),
             reloads: self.reloads,
             memory,
             sessions,

@@ -140,6 +140,11 @@ pub struct Service {
     pub counters: Counters,
 }
 
+/// A figure to thousandths: more of its digits mean nothing, and `0.30000000000000004` is none to read.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
 /// Counters as they are told.
 pub(crate) fn named(each: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Counters {
     let mut counters = Counters::new();

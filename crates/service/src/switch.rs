@@ -9,7 +9,7 @@ pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
 use crate::losses;
 use crate::signals::{self, Wish};
 use crate::standing::Standing;
-use crate::status::{Counters, named};
+use crate::status::{Counters, named, rounded};
 use kiban_ground::Instant;
 use kiban_real::atm::switch::SwitchDriver;
 use kiban_real::link::{Address, AnyLink};
@@ -250,7 +250,7 @@ impl RunningSwitch {
         let all = *driver.switch().counters();
         Status {
             name: plan.name.clone(),
-            uptime_seconds: self.clock.now().since(self.began).as_secs_f64(),
+            uptime_seconds: rounded(self.clock.now().since(self.began).as_secs_f64()),
             links,
             routes,
             counters: named(|see| all.each(see)),

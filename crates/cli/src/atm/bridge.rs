@@ -1,7 +1,7 @@
 //! `kiban atm bridge`: Ethernet over one circuit, as a board of `kiban up` does it.
 
 use clap::Args;
-use kiban_service::control::Desk;
+use kiban_service::control::{Desk, Figures};
 use kiban_service::{Plan, Running};
 use std::process::ExitCode;
 
@@ -51,7 +51,7 @@ impl Bridge {
         })?;
         crate::log::begin(false);
         let mut running = Running::start(plan, None)?;
-        let desk = Desk::open(&running.plan().name, None, running.orders())?;
+        let desk = Desk::open(&running.plan().name, Figures::default(), running.orders())?;
         tracing::info!(board = running.plan().name, "ready");
         running.run();
         drop(desk);

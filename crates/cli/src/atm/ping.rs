@@ -8,6 +8,7 @@ use kiban_real::link::{Address, AnyLink};
 use kiban_service::config::Length;
 use kiban_service::control::{Caller, Question, Reply};
 use kiban_service::signals::{self, Wish};
+use kiban_service::status::rounded;
 use kiban_wire::atm::{Interface, Vc};
 use serde_json::json;
 use std::process::ExitCode;
@@ -133,7 +134,7 @@ impl Ping {
             }
             if let Event::Answer(answer) = pinger.wait(&mut waiting, end).map_err(say)? {
                 came += 1;
-                teller.answer(answer.sequence, answer.round_trip.as_secs_f64() * 1e6)?;
+                teller.answer(answer.sequence, rounded(answer.round_trip.as_secs_f64() * 1e6))?;
             }
         }
         teller.end(pinger.sent(), pinger.answered())
@@ -216,10 +217,10 @@ impl Teller {
 
     fn end(&self, sent: u64, answered: u64) -> Result<ExitCode, String> {
         let came = self.times.len() as u64;
-        let loss = 100.0 * sent.saturating_sub(came) as f64 / sent.max(1) as f64;
+        let loss = rounded(100.0 * sent.saturating_sub(came) as f64 / sent.max(1) as f64);
         let least = self.times.iter().copied().reduce(f64::min);
         let most = self.times.iter().copied().reduce(f64::max);
-        let mean = (came > 0).then(|| self.times.iter().sum::<f64>() / came as f64);
+        let mean = (came > 0).then(|| rounded(self.times.iter().sum::<f64>() / came as f64));
         if self.json {
             let times = json!({ "min": least, "avg": mean, "max": most });
             let summary = json!({

@@ -1,6 +1,7 @@
 //! `kiban atm switch`: cells between links, by circuit and by path.
 
 use super::json_line;
+use crate::board::link_cell;
 use clap::Args;
 use kiban_lab::table::Table;
 use kiban_service::config::Length;
@@ -126,9 +127,10 @@ fn text(status: &Status) -> String {
     for link in &status.links {
         let counter = |name: &str| link.counters.get(name).copied().unwrap_or(0);
         let lost: u64 = link.lost.values().sum();
+        let address = link_cell(&mut links, &link.name, &link.link);
         links.row([
             link.name.clone(),
-            link.link.clone(),
+            address,
             link.state.to_owned(),
             counter("units_in").to_string(),
             counter("units_out").to_string(),

@@ -399,6 +399,15 @@ fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
     let row = table.lines().find(|line| line.starts_with("wan ")).unwrap_or_else(|| panic!("{table}"));
     let numbers: Vec<&str> = row.split_whitespace().rev().take(2).collect();
     assert_eq!(numbers, ["0", &sum.to_string()], "{table}");
+    let status = board.until("rates are known", |status| {
+        near.send_to(&[0x45; 100], "127.0.0.1:7000").expect("loopback");
+        status["ports"][0]["rates"]["bits_in"].as_f64() > Some(0.0)
+    });
+    let rates = status["ports"][0]["rates"].as_object().expect("rates");
+    for value in rates.values().chain([&status["uptime_seconds"]]) {
+        let value = value.as_f64().expect("a number");
+        assert_eq!((value * 1e3).round() / 1e3, value, "no more than thousandths: {status}");
+    }
 }
 
 #[test]

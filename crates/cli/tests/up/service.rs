@@ -413,6 +413,8 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
+        // Nothing has happened before the port for figures was there.
+        assert!(!config.contains("metrics") || !told.contains("link up"), "{told}");
     }
 }
 

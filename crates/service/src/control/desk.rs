@@ -5,6 +5,7 @@
 //!           is none of the eight: there is one a port.
 //! Watchdog  the manager is told that the board works only when its own thread has answered.
 
+use super::scrape::Figures;
 use super::seats::{Place, Seats};
 use super::{LINE_BYTES_MAX, Question, Reply, folders, scrape};
 use crate::config::PORTS_MAX;
@@ -48,14 +49,15 @@ impl Desk {
     /// Opens the desk of a board that is ready, and tells the service manager so.
     ///
     /// # Errors
-    /// Another board of that name runs; the socket cannot be made; nothing listens for figures.
-    pub fn open(name: &str, metrics: Option<SocketAddr>, orders: Arc<Orders>) -> Result<Desk, String> {
+    /// Another board of that name runs; the socket cannot be made.
+    pub fn open(name: &str, figures: Figures, orders: Arc<Orders>) -> Result<Desk, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("control cannot begin: {error}"))?;
         let entered = runtime.enter();
         let (listener, path) = listen(name)?;
         // Whoever has the socket takes it away again, from here on.
-        let scraped = metrics.map(scrape::listen).transpose();
+        let metrics = figures.address();
+        let scraped = figures.listen();
         let signals = Signals::new();
         let (scraped, signals) = match (scraped, signals) {
             (Ok(scraped), Ok(signals)) => (scraped, signals),

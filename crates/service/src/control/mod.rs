@@ -15,9 +15,10 @@ mod seats;
 
 pub use client::{Caller, CaptureEnd, boards};
 pub use desk::Desk;
+pub use scrape::Figures;
 
 use crate::orders::{Answer, Captured, Order};
-use crate::status::Status;
+use crate::status::{Status, rounded};
 use kiban_real::streams::folders;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -107,7 +108,7 @@ impl From<Answer> for Reply {
     fn from(answer: Answer) -> Reply {
         match answer {
             Answer::Status(status) => Reply::Status(status),
-            Answer::Loopback(time) => Reply::Loopback(time.map(|time| time.as_secs_f64() * 1e6)),
+            Answer::Loopback(time) => Reply::Loopback(time.map(|time| rounded(time.as_secs_f64() * 1e6))),
             Answer::Capturing(_) => Reply::Done("it is being recorded".into()),
             Answer::Done(what) => Reply::Done(what),
             Answer::Refused(why) => Reply::Refused(why),

@@ -6,7 +6,7 @@ use crate::metrics;
 use crate::orders::{Answer, Order, Orders};
 use kiban_real::link::interface::bind_remedy;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,14 +18,34 @@ const CALLERS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const TIME: Duration = Duration::from_secs(10);
 
-pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    let listener = std::net::TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        TcpListener::from_std(listener)
-    });
-    listener.map_err(|error| {
-        format!("metrics.listen: cannot listen on {address}: {error}{}", bind_remedy(address, &error))
-    })
+/// The place at which figures are told, taken before anything else is touched.
+#[derive(Debug, Default)]
+pub struct Figures(Option<StdListener>);
+
+impl Figures {
+    /// Takes an address, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be listened on, with what to do.
+    pub fn bind(address: Option<SocketAddr>) -> Result<Figures, String> {
+        let Some(address) = address else { return Ok(Figures(None)) };
+        let listener = StdListener::bind(address);
+        let listener = listener.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        listener.map(Some).map(Figures).map_err(|error| {
+            format!("metrics.listen: cannot listen on {address}: {error}{}", bind_remedy(address, &error))
+        })
+    }
+
+    /// Where that is.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.0.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// For a runtime that has been entered.
+    pub(super) fn listen(self) -> Result<Option<TcpListener>, String> {
+        let listener = self.0.map(TcpListener::from_std).transpose();
+        listener.map_err(|error| format!("metrics.listen: {error}"))
+    }
 }
 
 /// Serves, and moves when the place changes.
@@ -54,7 +74,7 @@ pub(super) async fn serve(
                 let now = listener.as_ref().and_then(|listener| listener.local_addr().ok());
                 if place != now {
                     listener = None;
-                    match place.map(listen).transpose() {
+                    match Figures::bind(place).and_then(Figures::listen) {
                         Ok(new) => listener = new,
                         Err(error) => tracing::error!("{error}"),
                     }
