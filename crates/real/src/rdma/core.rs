@@ -6,22 +6,27 @@
 //!           driver and a looking one take nothing from each other.
 //! Budget    a connection moves so many bytes a drive, then the next has its turn; what is left is known to be left.
 
-use super::link::{Address, EfeLink, Lower};
-use crate::link::channel::{Door as SharedDoor, Half};
-use crate::link::shared::{self, SharedLink};
-use crate::link::tcp::{TcpDoor, TcpLink};
+mod ends;
+mod file;
+mod line;
+mod offer;
+
+pub(crate) use self::ends::{Story, Way};
+
+use self::file::File;
+use self::line::{Door, Line, Offer};
+use super::link::{EfeLink, Lower};
+use crate::link::shared::SharedLink;
+use crate::link::tcp::TcpLink;
 use crate::turn::{Machine, watch};
 use kiban_ground::Instant;
-use kiban_stack::iwarp::mpa;
-use kiban_stack::iwarp::nic::{ConnectError, HOLD, NUDGE, NUDGES_MAX, News, Nic, OpenError, Request};
+use kiban_stack::iwarp::nic::{ConnectError, HOLD, NUDGE, NUDGES_MAX, News, Nic, Request};
 use kiban_stack::iwarp::rnic::{Config, Event, Places, StreamWish};
-use kiban_stack::iwarp::stream::Chunk;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::{self, EventFlags};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -38,123 +43,8 @@ const QUIET_TRIES: u32 = 64;
 const ASK_EVERY: u32 = 32;
 /// How long a door stays closed when this program has no file left.
 const DOOR_CLOSED: Duration = Duration::from_millis(100);
-/// How long a peer of this host may take to answer an offer of shared memory.
-const OFFER: Duration = Duration::from_secs(1);
-/// Streams in shared memory that one drive looks at.
-const SHARED_MAX: usize = 64;
 /// How long a peer may take to end its half of a stream that has ended in order.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// What a file is whose event came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum File {
-    Link(u32),
-    Door(u32),
-    Farewell(u32),
-    Offer(u32),
-    Shared(u32),
-    Efe,
-}
-
-impl File {
-    fn data(self) -> EventData {
-        EventData::new_u64(match self {
-            File::Efe => 1 << 32,
-            File::Door(door) => 2 << 32 | u64::from(door),
-            File::Link(end) => 3 << 32 | u64::from(end),
-            File::Farewell(link) => 4 << 32 | u64::from(link),
-            File::Offer(end) => 5 << 32 | u64::from(end),
-            File::Shared(end) => 6 << 32 | u64::from(end),
-        })
-    }
-
-    fn of(data: u64) -> Option<File> {
-        match data >> 32 {
-            1 => Some(File::Efe),
-            2 => Some(File::Door(data as u32)),
-            3 => Some(File::Link(data as u32)),
-            4 => Some(File::Farewell(data as u32)),
-            5 => Some(File::Offer(data as u32)),
-            6 => Some(File::Shared(data as u32)),
-            _ => None,
-        }
-    }
-}
-
-/// Shared memory that may take the place of an end's socket: from the start frames on, if both ends have it by then.
-enum Offer {
-    None,
-    /// We connected: the peer may call.
-    Open(SharedDoor),
-    /// It has called, and has not said all.
-    Called(Half),
-    /// We were connected to, and have not heard anything: then there is a door, if there will be one.
-    Awaited,
-    /// We were connected to and have called: nothing is read until the answer is here.
-    Calling(Half),
-    Ready(SharedLink),
-}
-
-/// An end's socket.
-struct Line {
-    link: TcpLink,
-    /// In its place.
-    shared: Option<SharedLink>,
-    offer: Offer,
-    connected: bool,
-    /// The socket takes nothing now: its event says when.
-    blocked: bool,
-    /// Our half has ended.
-    finished: bool,
-    /// The peer's half has ended behind a message that waits for a receive.
-    left: bool,
-    /// It is over.
-    leaving: bool,
-    /// So long it has to say why, and to hear the peer's end. An alarm alone does not tell whose it is: in five seconds a
-    /// program can connect so often that the number of an end that has gone is given again.
-    farewell: Option<Instant>,
-    /// What its events are.
-    interest: EventFlags,
-    /// Tries in a row that found nothing.
-    tries: u32,
-    /// It is not tried.
-    quiet: bool,
-}
-
-impl Line {
-    fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
-        match &mut self.shared {
-            Some(shared) => shared.send(chunks),
-            None => self.link.send(chunks),
-        }
-    }
-
-    fn receive(&mut self, places: &Places, room: &mut [u8]) -> io::Result<Option<usize>> {
-        match &mut self.shared {
-            Some(shared) => shared.receive(places, room),
-            None => self.link.receive(places, room),
-        }
-    }
-
-    fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
-        match &mut self.shared {
-            Some(shared) => shared.receive_into(first, room),
-            None => self.link.receive_into(first, room),
-        }
-    }
-
-    fn finish(&mut self) {
-        match &mut self.shared {
-            Some(shared) => shared.finish(),
-            None => self.link.finish(),
-        }
-    }
-}
-
-struct Door {
-    door: TcpDoor,
-    config: mpa::Config,
-}
 
 /// What time asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -171,24 +61,6 @@ enum Alarm {
     Offer(u32),
     /// A door that was closed for want of files opens again.
     Door(u32),
-}
-
-/// Where a connection goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    pub(crate) to: Address,
-    /// An address of this host's, where it is not the lower layer's.
-    pub(crate) from: Option<IpAddr>,
-}
-
-/// How an end's life went, for whoever holds it.
-#[derive(Default)]
-pub(crate) struct Story {
-    pub(crate) connected: Option<Vec<u8>>,
-    pub(crate) failed: Option<ConnectError>,
-    /// The peer has ended its half; what it sent before waits for receives.
-    pub(crate) left: bool,
-    pub(crate) gone: bool,
 }
 
 /// The NIC and its links.
@@ -283,73 +155,6 @@ impl Core {
         Ok(epoll::add(&self.epoll, file, what.data(), flags)?)
     }
 
-    // ---- connections
-
-    /// Begins to connect: the end.
-    pub(crate) fn connect(
-        &mut self,
-        Way { to, from }: Way,
-        config: &mpa::Config,
-        qp: u32,
-        depths: (u16, u16),
-        private_data: &[u8],
-        now: Instant,
-    ) -> io::Result<Result<u32, OpenError>> {
-        if let Some(efe) = &mut self.efe {
-            let place = efe.place(to)?;
-            let opened =
-                self.nic.connect_flow(&mut efe.endpoint, place, config, qp, depths, private_data, now);
-            if let Ok(end) = opened {
-                self.stories.insert(end, Story::default());
-            }
-            return Ok(opened);
-        }
-        let mut offer = Offer::None;
-        let shares = self.shares;
-        let to = tcp_address(to)?;
-        let link = TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
-            // Without a door there is the socket.
-            if shares && let Ok(door) = shared::open_door(own, to) {
-                offer = Offer::Open(door);
-            }
-        })?;
-        let end = match self.nic.open(config, qp, depths, private_data, now) {
-            Ok(end) => end,
-            Err(error) => return Ok(Err(error)),
-        };
-        if let Err(error) = self.add_line(end, link, false, offer) {
-            self.nic.forget(None, end, now);
-            return Err(error);
-        }
-        self.stories.insert(end, Story::default());
-        Ok(Ok(end))
-    }
-
-    fn add_line(&mut self, end: u32, link: TcpLink, connected: bool, offer: Offer) -> io::Result<()> {
-        let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
-        self.watch(link.as_fd(), File::Link(end), interest)?;
-        if let Offer::Open(door) = &offer {
-            self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
-        }
-        let line = Line {
-            link,
-            shared: None,
-            offer,
-            connected,
-            blocked: !connected,
-            finished: false,
-            left: false,
-            leaving: false,
-            farewell: None,
-            interest,
-            tries: 0,
-            quiet: false,
-        };
-        self.lines.insert(end, line);
-        self.choose_direct();
-        Ok(())
-    }
-
     /// Few connections are tried directly.
     fn choose_direct(&mut self) {
         let was_direct = !self.direct.is_empty();
@@ -377,257 +182,6 @@ impl Core {
         !is_quiet
     }
 
-    /// From now on streams between processes of one host and user go through memory that they share.
-    pub(crate) fn share_memory(&mut self) {
-        self.shares = true;
-    }
-
-    /// Calls the peer of an end, if it is on this host and can share memory: whether to read from the socket now.
-    fn call_peer(&mut self, end: u32, now: Instant) -> bool {
-        let Some(line) = self.lines.get_mut(&end) else { return false };
-        if !line.link.has_something() {
-            return false;
-        }
-        line.offer = Offer::None;
-        let Ok((own, peer)) = line.link.addresses() else { return true };
-        let Ok(half) = shared::call(peer, own) else { return true };
-        if epoll::add(&self.epoll, half.as_fd(), File::Offer(end).data(), EventFlags::IN).is_err() {
-            return true;
-        }
-        line.offer = Offer::Calling(half);
-        self.alarms.push(Reverse((now + OFFER, Alarm::Offer(end))));
-        self.set_interest(end);
-        false
-    }
-
-    /// An offer of shared memory goes on.
-    fn on_offer(&mut self, end: u32) {
-        let Some(line) = self.lines.get_mut(&end) else { return };
-        let (mut half, calling) = match mem::replace(&mut line.offer, Offer::None) {
-            Offer::Open(door) => match door.caller() {
-                Some(half) => {
-                    let data = File::Offer(end).data();
-                    let _ = epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN);
-                    (half, false)
-                }
-                None => return line.offer = Offer::Open(door),
-            },
-            Offer::Called(half) => (half, false),
-            Offer::Calling(half) => (half, true),
-            offer => return line.offer = offer,
-        };
-        line.offer = match SharedLink::complete(&mut half) {
-            Ok(Some(link)) => {
-                // Its file is watched again when it takes the socket's place.
-                let _ = epoll::modify(&self.epoll, link.file(), File::Offer(end).data(), EventFlags::empty());
-                Offer::Ready(link)
-            }
-            Ok(None) if calling => Offer::Calling(half),
-            Ok(None) => Offer::Called(half),
-            Err(_) => Offer::None,
-        };
-        self.set_interest(end);
-        self.nic.stir(end);
-        self.more = true;
-    }
-
-    /// A peer did not answer: the socket stays.
-    fn withdraw_offer(&mut self, end: u32) {
-        let Some(line) = self.lines.get_mut(&end) else { return };
-        if matches!(line.offer, Offer::Calling(_)) {
-            line.offer = Offer::None;
-            self.set_interest(end);
-            self.more = true;
-        }
-    }
-
-    /// Shared memory takes the place of an end's socket, if both ends have it: whether.
-    fn change_over(&mut self, end: u32) -> bool {
-        if !self.shares || !self.nic.stands(end) {
-            return false;
-        }
-        let Some(line) = self.lines.get_mut(&end) else { return false };
-        let Offer::Ready(mut link) = mem::replace(&mut line.offer, Offer::None) else { return false };
-        if link.is_hung_up() {
-            return false;
-        }
-        let _ = epoll::delete(&self.epoll, line.link.as_fd());
-        let data = File::Shared(end).data();
-        let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
-        if self.armed {
-            link.arm();
-        }
-        line.shared = Some(link);
-        line.blocked = false;
-        self.shared.push(end);
-        self.more = true;
-        true
-    }
-
-    /// Looks at streams in shared memory.
-    fn look_at_shared(&mut self, now: Instant) {
-        let count = self.shared.len().min(SHARED_MAX);
-        for _ in 0..count {
-            self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);
-            let Some(&end) = self.shared.get(self.shared_at) else { return };
-            let Some(line) = self.lines.get_mut(&end) else { continue };
-            let Some(shared) = &mut line.shared else { continue };
-            if line.blocked && shared.has_room() {
-                line.blocked = false;
-                self.nic.stir(end);
-            }
-            if shared.has_news() {
-                self.read(end, false, now);
-            }
-        }
-    }
-
-    /// Listens: the listener's number, and its address.
-    pub(crate) fn listen(
-        &mut self,
-        at: Address,
-        config: mpa::Config,
-        backlog: u32,
-    ) -> io::Result<(u32, Address)> {
-        if let Some(efe) = &mut self.efe {
-            return efe.listen(at);
-        }
-        let door = TcpDoor::open(tcp_address(at)?, backlog)?;
-        let address = door.address()?;
-        Ok((self.listen_at(door, config)?, address.into()))
-    }
-
-    /// Listens at a door that stands: the listener's number.
-    pub(crate) fn listen_at(&mut self, door: TcpDoor, config: mpa::Config) -> io::Result<u32> {
-        self.doors_made += 1;
-        let number = self.doors_made;
-        self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
-        self.doors.insert(number, Door { door, config });
-        Ok(number)
-    }
-
-    /// From now on [`Core::changed`] names every end whose story goes on.
-    pub(crate) fn follow_all(&mut self) {
-        self.changed = Some(Vec::new());
-    }
-
-    /// The next end whose story went on.
-    pub(crate) fn changed(&mut self) -> Option<u32> {
-        self.changed.as_mut()?.pop()
-    }
-
-    /// The next request at any listener; who takes it holds its end.
-    pub(crate) fn next_request(&mut self) -> Option<Request> {
-        let request = self.requests.pop_front()?;
-        self.stories.entry(request.end).or_default();
-        Some(request)
-    }
-
-    pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
-        match &mut self.efe {
-            Some(efe) => efe.endpoint.unlisten(listener as u16),
-            None => drop(self.doors.remove(&listener)),
-        }
-        let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
-        self.requests = others;
-        let theirs: VecDeque<Request> = theirs;
-        for request in theirs {
-            self.forget(request.end, now);
-        }
-    }
-
-    /// The next request at a listener.
-    pub(crate) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
-        let at = self.requests.iter().position(|request| request.listener == listener)?;
-        let request = self.requests.remove(at)?;
-        self.stories.entry(request.end).or_default();
-        let from = self.lines.get(&request.end).and_then(|line| line.link.addresses().ok());
-        Some((request, from.map(|(_, peer)| peer)))
-    }
-
-    pub(crate) fn accept(
-        &mut self,
-        end: u32,
-        qp: u32,
-        depths: (u16, u16),
-        private_data: &[u8],
-        now: Instant,
-    ) -> Result<(), OpenError> {
-        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
-        self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
-        if self.nic.may_go_first(end) {
-            self.alarms.push(Reverse((now + HOLD, Alarm::Hold(end, 0))));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
-        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
-        self.nic.reject(endpoint, end, private_data, now)
-    }
-
-    /// Nobody holds an end any more. One that is on its way to its end goes on, as long as its queue pair lives: its line
-    /// says its farewell when there is no more to say ([`Core::write`]).
-    pub(crate) fn release(&mut self, end: u32, now: Instant) {
-        if !self.nic.is_ending(end) {
-            return self.forget(end, now);
-        }
-        self.stories.remove(&end);
-        self.orphans.push(end);
-        self.nic.stir(end);
-    }
-
-    /// An end goes at once.
-    pub(crate) fn forget(&mut self, end: u32, now: Instant) {
-        self.stories.remove(&end);
-        self.orphans.retain(|&orphan| orphan != end);
-        match self.remove_line(end) {
-            // It has said its farewell: the rest is the system's.
-            Some(line) if line.finished => {}
-            Some(line) => line.link.abort(),
-            None => {}
-        }
-        self.choose_direct();
-        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
-        self.nic.forget(endpoint, end, now);
-    }
-
-    /// An end goes at once, but what its socket has taken still arrives: for a queue pair that is destroyed when its work is
-    /// complete. A frame that has begun cannot be finished any more: then the stream is cut.
-    pub(crate) fn part(&mut self, end: u32, now: Instant) {
-        let is_whole = self.nic.stands(end)
-            && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
-        if is_whole && let Some(mut line) = self.remove_line(end) {
-            if !line.finished {
-                line.finish();
-            }
-            if line.shared.is_some() {
-                // What is in the memory stays there for the peer.
-                return self.forget(end, now);
-            }
-            self.farewells_made = self.farewells_made.wrapping_add(1);
-            let number = self.farewells_made;
-            let data = File::Farewell(number).data();
-            if epoll::modify(&self.epoll, line.link.as_fd(), data, EventFlags::IN).is_ok() {
-                self.farewells.insert(number, line.link);
-                self.alarms.push(Reverse((now + FAREWELL, Alarm::Parted(number))));
-            }
-        }
-        self.forget(end, now);
-    }
-
-    fn shared_link(&self, end: &u32) -> Option<&SharedLink> {
-        self.lines.get(end)?.shared.as_ref()
-    }
-
-    fn remove_line(&mut self, end: u32) -> Option<Line> {
-        let line = self.lines.remove(&end)?;
-        if line.shared.is_some() {
-            self.shared.retain(|&shared| shared != end);
-        }
-        Some(line)
-    }
-
     /// What a peer says to nobody any more, until it ends.
     fn hear_farewell(&mut self, number: u32) {
         let Some(link) = self.farewells.get(&number) else { return };
@@ -642,44 +196,6 @@ impl Core {
             }
         }
     }
-
-    /// The addresses of an end's stream, ours first.
-    pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
-        self.lines.get(&end)?.link.addresses().ok()
-    }
-
-    /// Our address of an end's stream, which need not be connected yet.
-    pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
-        self.lines.get(&end)?.link.local_address().ok()
-    }
-
-    /// Every connection is cut.
-    pub(crate) fn abort_all(&mut self, now: Instant) {
-        let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
-        for end in ends {
-            match self.nic.qp_of(end) {
-                Some(qp) => drop(self.nic.core.abort(qp)),
-                None => self.nic.fail(end, ConnectError::Lost),
-            }
-        }
-        self.doors.clear();
-        if let Some(efe) = &mut self.efe {
-            efe.stop_listening();
-        }
-        self.serve(now);
-    }
-
-    /// Streams that go through shared memory.
-    pub(crate) fn shared(&self) -> usize {
-        self.shared.len()
-    }
-
-    /// Lines that there are.
-    pub(crate) fn lines(&self) -> usize {
-        self.lines.len()
-    }
-
-    // ---- moving bytes
 
     fn ask(&mut self, now: Instant) {
         let mut events = [const { mem::MaybeUninit::<epoll::Event>::uninit() }; 256];
@@ -1142,32 +658,11 @@ impl Machine for Core {
     }
 }
 
-/// TCP is reached by IP.
-fn tcp_address(address: Address) -> io::Result<SocketAddr> {
-    match address {
-        Address::Ip(address) => Ok(address),
-        Address::Ethernet { .. } => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "TCP is reached by IP:PORT, not by an Ethernet address",
-        )),
-    }
-}
-
-impl Lower {
-    /// The address that connections come from, if it was chosen.
-    fn from(&self) -> Option<IpAddr> {
-        match self {
-            Lower::Tcp { from } => *from,
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rdma::{Connect, Context, QpOptions};
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     const LONG: Duration = Duration::from_secs(20);
 

@@ -1,0 +1,307 @@
+//! The ends of an RDMA NIC's connections: how they come to be, and how they go.
+
+use super::file::File;
+use super::line::{Door, Line, Offer};
+use super::{Alarm, Core, FAREWELL};
+use crate::link::shared;
+use crate::link::tcp::{TcpDoor, TcpLink};
+use crate::rdma::link::{Address, Lower};
+use kiban_ground::Instant;
+use kiban_stack::iwarp::mpa;
+use kiban_stack::iwarp::nic::{ConnectError, HOLD, OpenError, Request};
+use rustix::event::epoll::{self, EventFlags};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+/// Where a connection goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) to: Address,
+    /// An address of this host's, where it is not the lower layer's.
+    pub(crate) from: Option<IpAddr>,
+}
+
+/// How an end's life went, for whoever holds it.
+#[derive(Default)]
+pub(crate) struct Story {
+    pub(crate) connected: Option<Vec<u8>>,
+    pub(crate) failed: Option<ConnectError>,
+    /// The peer has ended its half; what it sent before waits for receives.
+    pub(crate) left: bool,
+    pub(crate) gone: bool,
+}
+
+impl Core {
+    /// Begins to connect: the end.
+    pub(crate) fn connect(
+        &mut self,
+        Way { to, from }: Way,
+        config: &mpa::Config,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> io::Result<Result<u32, OpenError>> {
+        if let Some(efe) = &mut self.efe {
+            let place = efe.place(to)?;
+            let opened =
+                self.nic.connect_flow(&mut efe.endpoint, place, config, qp, depths, private_data, now);
+            if let Ok(end) = opened {
+                self.stories.insert(end, Story::default());
+            }
+            return Ok(opened);
+        }
+        let mut offer = Offer::None;
+        let shares = self.shares;
+        let to = tcp_address(to)?;
+        let link = TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
+            // Without a door there is the socket.
+            if shares && let Ok(door) = shared::open_door(own, to) {
+                offer = Offer::Open(door);
+            }
+        })?;
+        let end = match self.nic.open(config, qp, depths, private_data, now) {
+            Ok(end) => end,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Err(error) = self.add_line(end, link, false, offer) {
+            self.nic.forget(None, end, now);
+            return Err(error);
+        }
+        self.stories.insert(end, Story::default());
+        Ok(Ok(end))
+    }
+
+    pub(super) fn add_line(
+        &mut self,
+        end: u32,
+        link: TcpLink,
+        connected: bool,
+        offer: Offer,
+    ) -> io::Result<()> {
+        let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
+        self.watch(link.as_fd(), File::Link(end), interest)?;
+        if let Offer::Open(door) = &offer {
+            self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
+        }
+        let line = Line {
+            link,
+            shared: None,
+            offer,
+            connected,
+            blocked: !connected,
+            finished: false,
+            left: false,
+            leaving: false,
+            farewell: None,
+            interest,
+            tries: 0,
+            quiet: false,
+        };
+        self.lines.insert(end, line);
+        self.choose_direct();
+        Ok(())
+    }
+
+    /// Listens: the listener's number, and its address.
+    pub(crate) fn listen(
+        &mut self,
+        at: Address,
+        config: mpa::Config,
+        backlog: u32,
+    ) -> io::Result<(u32, Address)> {
+        if let Some(efe) = &mut self.efe {
+            return efe.listen(at);
+        }
+        let door = TcpDoor::open(tcp_address(at)?, backlog)?;
+        let address = door.address()?;
+        Ok((self.listen_at(door, config)?, address.into()))
+    }
+
+    /// Listens at a door that stands: the listener's number.
+    pub(crate) fn listen_at(&mut self, door: TcpDoor, config: mpa::Config) -> io::Result<u32> {
+        self.doors_made += 1;
+        let number = self.doors_made;
+        self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
+        self.doors.insert(number, Door { door, config });
+        Ok(number)
+    }
+
+    /// From now on [`Core::changed`] names every end whose story goes on.
+    pub(crate) fn follow_all(&mut self) {
+        self.changed = Some(Vec::new());
+    }
+
+    /// The next end whose story went on.
+    pub(crate) fn changed(&mut self) -> Option<u32> {
+        self.changed.as_mut()?.pop()
+    }
+
+    /// The next request at any listener; who takes it holds its end.
+    pub(crate) fn next_request(&mut self) -> Option<Request> {
+        let request = self.requests.pop_front()?;
+        self.stories.entry(request.end).or_default();
+        Some(request)
+    }
+
+    pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
+        match &mut self.efe {
+            Some(efe) => efe.endpoint.unlisten(listener as u16),
+            None => drop(self.doors.remove(&listener)),
+        }
+        let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
+        self.requests = others;
+        let theirs: VecDeque<Request> = theirs;
+        for request in theirs {
+            self.forget(request.end, now);
+        }
+    }
+
+    /// The next request at a listener.
+    pub(crate) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
+        let at = self.requests.iter().position(|request| request.listener == listener)?;
+        let request = self.requests.remove(at)?;
+        self.stories.entry(request.end).or_default();
+        let from = self.lines.get(&request.end).and_then(|line| line.link.addresses().ok());
+        Some((request, from.map(|(_, peer)| peer)))
+    }
+
+    pub(crate) fn accept(
+        &mut self,
+        end: u32,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<(), OpenError> {
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
+        if self.nic.may_go_first(end) {
+            self.alarms.push(Reverse((now + HOLD, Alarm::Hold(end, 0))));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.reject(endpoint, end, private_data, now)
+    }
+
+    /// Nobody holds an end any more. One that is on its way to its end goes on, as long as its queue pair lives: its line
+    /// says its farewell when there is no more to say ([`Core::write`]).
+    pub(crate) fn release(&mut self, end: u32, now: Instant) {
+        if !self.nic.is_ending(end) {
+            return self.forget(end, now);
+        }
+        self.stories.remove(&end);
+        self.orphans.push(end);
+        self.nic.stir(end);
+    }
+
+    /// An end goes at once.
+    pub(crate) fn forget(&mut self, end: u32, now: Instant) {
+        self.stories.remove(&end);
+        self.orphans.retain(|&orphan| orphan != end);
+        match self.remove_line(end) {
+            // It has said its farewell: the rest is the system's.
+            Some(line) if line.finished => {}
+            Some(line) => line.link.abort(),
+            None => {}
+        }
+        self.choose_direct();
+        let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
+        self.nic.forget(endpoint, end, now);
+    }
+
+    /// An end goes at once, but what its socket has taken still arrives: for a queue pair that is destroyed when its work is
+    /// complete. A frame that has begun cannot be finished any more: then the stream is cut.
+    pub(crate) fn part(&mut self, end: u32, now: Instant) {
+        let is_whole = self.nic.stands(end)
+            && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
+        if is_whole && let Some(mut line) = self.remove_line(end) {
+            if !line.finished {
+                line.finish();
+            }
+            if line.shared.is_some() {
+                // What is in the memory stays there for the peer.
+                return self.forget(end, now);
+            }
+            self.farewells_made = self.farewells_made.wrapping_add(1);
+            let number = self.farewells_made;
+            let data = File::Farewell(number).data();
+            if epoll::modify(&self.epoll, line.link.as_fd(), data, EventFlags::IN).is_ok() {
+                self.farewells.insert(number, line.link);
+                self.alarms.push(Reverse((now + FAREWELL, Alarm::Parted(number))));
+            }
+        }
+        self.forget(end, now);
+    }
+
+    pub(super) fn remove_line(&mut self, end: u32) -> Option<Line> {
+        let line = self.lines.remove(&end)?;
+        if line.shared.is_some() {
+            self.shared.retain(|&shared| shared != end);
+        }
+        Some(line)
+    }
+
+    /// The addresses of an end's stream, ours first.
+    pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+        self.lines.get(&end)?.link.addresses().ok()
+    }
+
+    /// Our address of an end's stream, which need not be connected yet.
+    pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
+        self.lines.get(&end)?.link.local_address().ok()
+    }
+
+    /// Every connection is cut.
+    pub(crate) fn abort_all(&mut self, now: Instant) {
+        let ends: Vec<u32> = self.stories.keys().chain(self.lines.keys()).copied().collect();
+        for end in ends {
+            match self.nic.qp_of(end) {
+                Some(qp) => drop(self.nic.core.abort(qp)),
+                None => self.nic.fail(end, ConnectError::Lost),
+            }
+        }
+        self.doors.clear();
+        if let Some(efe) = &mut self.efe {
+            efe.stop_listening();
+        }
+        self.serve(now);
+    }
+
+    /// Streams that go through shared memory.
+    pub(crate) fn shared(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Lines that there are.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+/// TCP is reached by IP.
+fn tcp_address(address: Address) -> io::Result<SocketAddr> {
+    match address {
+        Address::Ip(address) => Ok(address),
+        Address::Ethernet { .. } => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "TCP is reached by IP:PORT, not by an Ethernet address",
+        )),
+    }
+}
+
+impl Lower {
+    /// The address that connections come from, if it was chosen.
+    fn from(&self) -> Option<IpAddr> {
+        match self {
+            Lower::Tcp { from } => *from,
+            _ => None,
+        }
+    }
+}
