@@ -1,11 +1,13 @@
 //! `kiban rdma`: RDMA in real time, between two NICs of one host or of two.
 
+use crate::board::{ask_status, why_not};
 use crate::messages::{bar, ping_pong_table, stream_table};
 use clap::{Args, Subcommand};
 use kiban_ground::Wait;
 use kiban_lab::rdma::{self, Failure, MESSAGE_BYTES_MAX, Operation, Plan};
 use kiban_lab::table::Table;
 use kiban_real::rdma::{Address, Context, Lower};
+use kiban_service::control::Caller;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -14,10 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Move messages and memory through an RDMA NIC, and measure it.
 ///
 /// RDMA lets a program write to another's memory and read from it. Here the NIC is software (iWARP: RDMAP, DDP, MPA) on the
-/// operating system's TCP, or on EFE over UDP or Ethernet. Without a SERVER both ends run in this process, a NIC each.
+/// operating system's TCP, on that of a running board, or on EFE over UDP or Ethernet. Without a SERVER both ends run in this process,
+/// a NIC each.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban rdma pingpong                            round trips of messages, TCP of this host\n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends spin\n  kiban rdma stream --write --bytes 4096,65536 --json\n                                                 how much goes through, for a program\n  kiban rdma stream --write --over efe:127.0.0.1\n                                                 the same without TCP\n\nTwo hosts, over TCP:\n  kiban rdma serve 192.0.2.1:7471                on one of them\n  kiban rdma stream 192.0.2.1:7471 --read        on the other\n\nTwo hosts, over EFE in UDP; each end names its own address:\n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban rdma pingpong                            round trips of messages, TCP of this host\n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends spin\n  kiban rdma stream --write --bytes 4096,65536 --json\n                                                 how much goes through, for a program\n  kiban rdma stream --write --over efe:127.0.0.1\n                                                 the same without TCP\n\nTwo hosts, over TCP:\n  kiban rdma serve 192.0.2.1:7471                on one of them\n  kiban rdma stream 192.0.2.1:7471 --read        on the other\n\nOver the TCP of a running board, which has a service of kind \"attach\":\n  kiban rdma pingpong --over board:lab           both ends here, on one board\n  kiban rdma serve 10.9.0.2:7471 --over board:lab\n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\n                                                 a server elsewhere, over any TCP\n\nTwo hosts, over EFE in UDP; each end names its own address:\n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Rdma {
     #[command(subcommand)]
@@ -38,7 +41,7 @@ enum What {
 struct Serve {
     /// Where: IP:PORT, or MAC/SERVICE on Ethernet; port 0: one is chosen, and told.
     address: Address,
-    /// The lower layer: tcp, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
+    /// The lower layer: tcp, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     /// How to wait: poll, interrupt, hybrid:100us (any time) or adaptive.
@@ -53,7 +56,7 @@ struct Serve {
 struct Measure {
     /// Who serves: IP:PORT, or MAC/SERVICE on Ethernet; a server in this process where none is given.
     server: Option<Address>,
-    /// The lower layer: tcp, tcp:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
+    /// The lower layer: tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE, where ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     #[command(flatten)]
@@ -113,9 +116,27 @@ impl Rdma {
 }
 
 fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
-    let context = Context::open(lower).map_err(|error| format!("{lower}: {error}"))?;
+    let context = Context::open(lower).map_err(|error| match lower {
+        Lower::Board { name } if !is_path(name.as_deref()) => {
+            why_not(name.as_deref(), "attach", &error.to_string())
+        }
+        _ => format!("{lower}: {error}"),
+    })?;
     context.set_wait(wait);
     Ok(context)
+}
+
+/// Whether a board is named by the path of its door.
+fn is_path(board: Option<&str>) -> bool {
+    board.is_some_and(|name| name.contains('/'))
+}
+
+/// An address of a board's.
+fn address_of(board: Option<&str>) -> Result<IpAddr, String> {
+    let status = ask_status(&mut Caller::call(board)?)?;
+    let addresses = status.ports.iter().flat_map(|port| &port.addresses);
+    let found = addresses.filter_map(|address| address.split('/').next()?.parse().ok()).next();
+    found.ok_or_else(|| format!("board {} has no address: say which SERVER", status.name))
 }
 
 impl Serve {
@@ -194,6 +215,11 @@ impl Measure {
     fn alone<T>(&self, measure: Measurement<T>) -> Result<Vec<T>, String> {
         let (own, at) = match &self.over {
             Lower::Tcp { from } => (self.over.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+            Lower::Board { name } if is_path(name.as_deref()) => {
+                return Err(format!("{} does not tell its addresses: say which SERVER", self.over));
+            }
+            // What a board sends to its own address never leaves it.
+            Lower::Board { name } => (self.over.clone(), address_of(name.as_deref())?),
             // An EFE endpoint is its address: the client takes the next one, as the loopback has many.
             Lower::EfeUdp { at } => match at.ip() {
                 IpAddr::V4(ip) => {

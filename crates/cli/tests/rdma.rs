@@ -68,6 +68,7 @@ fn mistakes_are_told_with_a_remedy() {
     for (arguments, words) in [
         (&["rdma", "pingpong", "127.0.0.1:1"][..], "nobody listens at that address"),
         (&["rdma", "pingpong", "--over", "pigeons"], "say tcp, tcp:ADDRESS"),
+        (&["rdma", "pingpong", "--over", "board:"], "say tcp, tcp:ADDRESS, board, board:NAME"),
         (&["rdma", "pingpong", "nowhere"], "say IP:PORT or MAC/SERVICE"),
         (&["rdma", "pingpong", "--over", "efe-raw:lo"], "say which SERVER"),
         (&["rdma", "stream", "--read", "--write"], "cannot be used with"),

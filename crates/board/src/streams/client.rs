@@ -201,6 +201,11 @@ impl Client {
         self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.here() != Ok(0))
     }
 
+    /// Whether no more than what is here will come.
+    pub fn has_ended(&mut self, slot: u32) -> bool {
+        self.ends(slot).is_ok_and(|ends| ends.into.has_ended())
+    }
+
     /// Whether writing would come to something.
     pub fn has_room(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.out.room(1) != Ok(0))
@@ -216,8 +221,28 @@ impl Client {
     /// # Errors
     /// The board broke the pipe, or the slot is not in use.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Condemned> {
+        self.write_runs(slot, [bytes])
+    }
+
+    /// The same of several runs of bytes, which the board sees at once.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub fn write_runs<'a>(
+        &mut self,
+        slot: u32,
+        runs: impl IntoIterator<Item = SharedBytes<'a>>,
+    ) -> Result<usize, Condemned> {
         let ends = self.ends(slot)?;
-        let count = ends.out.write(bytes)?;
+        let mut count = 0;
+        for run in runs {
+            let whole = run.len();
+            let written = ends.out.write(run)?;
+            count += written;
+            if written < whole {
+                break;
+            }
+        }
         ends.out.show();
         if count > 0 {
             self.moved(slot)?;

@@ -10,6 +10,7 @@
 //! harm        links that go, garbage, floods, crowds, nothing left
 //! attach      programs that attach, through shared memory
 //! run         programs as they are
+//! rdma        verbs on boards, over cells and to the kernel
 //! unit        as systemd runs it
 //! ```
 
@@ -20,6 +21,7 @@ mod harm;
 mod iperf;
 mod kernel;
 mod place;
+mod rdma;
 mod run;
 mod service;
 mod unit;

@@ -6,7 +6,8 @@
 //! EXAMPLE connect ADDRESS [WORD ...] [--over LOWER]
 //! ```
 //!
-//! LOWER is `tcp` (by default), `tcp:ADDRESS`, `efe:ADDRESS` or `efe-raw:INTERFACE`, where ADDRESS is one of this host's own.
+//! LOWER is `tcp` (by default), `tcp:ADDRESS`, `board`, `board:NAME`, `efe:ADDRESS` or `efe-raw:INTERFACE`, where ADDRESS is one of this
+//! host's own.
 
 use kiban_real::rdma::{Address, Connect, Context, Listener, Lower};
 use std::error::Error;
@@ -62,6 +63,9 @@ fn both(
                 IpAddr::V6(_) => return Err("two ends over IPv6 need two processes: serve, connect".into()),
             };
             (lower.clone(), Lower::EfeUdp { at: SocketAddr::new(next, at.port()) }, at.ip())
+        }
+        Lower::Board { .. } => {
+            return Err("a board's address has to be said: serve ADDRESS, connect ADDRESS".into());
         }
         Lower::EfeRaw { .. } => return Err("two ends on Ethernet need two processes: serve, connect".into()),
     };

@@ -3,10 +3,14 @@
 use super::core::Way;
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
+use crate::streams::gone;
 use kiban_stack::iwarp::nic::Request;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a board may take to say whether it listens.
+const LISTENS: Duration = Duration::from_secs(10);
 
 /// How connections are made.
 #[derive(Clone, Debug)]
@@ -21,7 +25,7 @@ pub struct Connect {
     pub crc: CrcUse,
     /// Whether immediate data and atomics (RFC 7306) are asked for; a peer that does not know them is safe from them.
     pub extensions: bool,
-    /// Requests that wait for their sockets to be taken, at most; for listeners.
+    /// Requests that wait for their sockets to be taken, at most; for listeners. A board has a bound of its own.
     pub backlog: u32,
     /// Everything else about MPA.
     pub mpa: MpaConfig,
@@ -150,7 +154,12 @@ impl Listener {
     pub(super) fn new(context: &Context, at: Address, options: &Connect) -> Result<Listener, Error> {
         let (number, address) =
             context.turn.work(|core, _| core.listen(at, options.config(), options.backlog))?;
-        Ok(Listener { context: context.clone(), number, address })
+        let mut listener = Listener { context: context.clone(), number, address: at };
+        listener.address = match address {
+            Some(address) => address,
+            None => context.turn.wait(Queue::Control, None, LISTENS, |core| core.listening(number))??,
+        };
+        Ok(listener)
     }
 
     /// Where it listens.
@@ -161,10 +170,13 @@ impl Listener {
     /// Waits for the next request.
     ///
     /// # Errors
-    /// The time is over.
+    /// The time is over, or the board below has gone.
     pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest, Error> {
-        let found = self.context.turn.wait(Queue::Control, None, timeout, |core| core.request(self.number));
-        let (request, from) = found?;
+        let found = self.context.turn.wait(Queue::Control, None, timeout, |core| {
+            let request = core.request(self.number).map(Ok);
+            request.or_else(|| core.board_has_gone().then(|| Err(gone())))
+        });
+        let (request, from) = found??;
         let inner = EndInner { context: self.context.clone(), end: request.end, _qp: None };
         Ok(ConnectionRequest { inner, request, from })
     }

@@ -1,11 +1,14 @@
-//! What the turn of an RDMA NIC guards: the NIC and its links.
+//! What the turn of an RDMA NIC guards: the NIC and its links; here, the moving of bytes.
 //!
 //! Goal      few system calls: a read and a write a burst. With one or two connections they are tried directly, with more an
 //!           epoll says which have something.
 //! Files     sockets are watched by their level on an epoll of the NIC's own, which the turn's epoll watches: a sleeping
-//!           driver and a looking one take nothing from each other.
+//!           driver and a looking one take nothing from each other. Streams in memory have none of their own: they are looked
+//!           at (`offer.rs`, `board.rs`).
 //! Budget    a connection moves so many bytes a drive, then the next has its turn; what is left is known to be left.
 
+mod board;
+mod carrier;
 mod ends;
 mod file;
 mod line;
@@ -13,11 +16,12 @@ mod offer;
 
 pub(crate) use self::ends::{Story, Way};
 
+use self::board::BoardLink;
+use self::carrier::Carrier;
 use self::file::File;
-use self::line::{Door, Line, Offer};
+use self::line::{Door, Entrance, Line, Offer};
 use super::link::{EfeLink, Lower};
 use crate::link::shared::SharedLink;
-use crate::link::tcp::TcpLink;
 use crate::turn::{Machine, watch};
 use kiban_ground::Instant;
 use kiban_stack::iwarp::nic::{ConnectError, HOLD, NUDGE, NUDGES_MAX, News, Nic, Request};
@@ -55,7 +59,7 @@ enum Alarm {
     Nudge(u32, u32),
     /// A line's farewell is over.
     Farewell(u32),
-    /// The farewell of a socket whose end has gone is over.
+    /// The farewell of a stream whose end has gone is over.
     Parted(u32),
     /// An offer of shared memory was not answered.
     Offer(u32),
@@ -68,6 +72,7 @@ pub(crate) struct Core {
     pub(crate) nic: Nic,
     lower: Lower,
     efe: Option<EfeLink>,
+    board: Option<BoardLink>,
     epoll: OwnedFd,
     /// Looked at several times a drive: a few are found faster in a tree than by a hash.
     lines: BTreeMap<u32, Line>,
@@ -91,8 +96,8 @@ pub(crate) struct Core {
     shared_at: usize,
     /// Ends whose stories went on, for a host that follows all of them and not each.
     changed: Option<Vec<u32>>,
-    /// Sockets whose ends have gone: they wait for the peer's farewell.
-    farewells: BTreeMap<u32, TcpLink>,
+    /// Streams whose ends have gone: they wait for the peer's farewell.
+    farewells: BTreeMap<u32, Carrier>,
     farewells_made: u32,
     pub(crate) events: VecDeque<Event>,
     /// Completion queues that told, and nobody has heard.
@@ -115,10 +120,12 @@ impl Core {
         let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(outer, inner.as_fd(), false)?;
         let efe = EfeLink::open(&lower, seed)?;
+        let board = BoardLink::attach(&lower)?;
         let core = Core {
             nic: Nic::new(config, seed),
             lower,
             efe,
+            board,
             epoll: inner,
             lines: BTreeMap::new(),
             direct: Vec::new(),
@@ -148,6 +155,7 @@ impl Core {
         if let Some(efe) = &core.efe {
             core.watch(efe.as_fd(), File::Efe, EventFlags::IN)?;
         }
+        core.watch_board()?;
         Ok(core)
     }
 
@@ -184,9 +192,9 @@ impl Core {
 
     /// What a peer says to nobody any more, until it ends.
     fn hear_farewell(&mut self, number: u32) {
-        let Some(link) = self.farewells.get(&number) else { return };
+        let Some(carrier) = self.farewells.get_mut(&number) else { return };
         for _ in 0..BUDGET_BYTES / ROOM_BYTES {
-            match link.receive(&[], &mut self.room) {
+            match carrier.receive(&[], &mut self.room) {
                 Ok(Some(read)) if read > 0 => {}
                 Ok(None) => return,
                 _ => {
@@ -220,12 +228,13 @@ impl Core {
                 Some(File::Farewell(link)) => self.hear_farewell(link),
                 Some(File::Offer(end)) => self.on_offer(end),
                 Some(File::Shared(end)) => {
-                    let shared = self.lines.get_mut(&end).and_then(|line| line.shared.as_mut());
+                    let shared = self.lines.get_mut(&end).and_then(|line| line.carrier.shared_mut());
                     if let Some(shared) = shared {
                         let over = shared.is_hung_up();
                         self.read(end, over, now);
                     }
                 }
+                Some(File::Board) => self.hear_board(),
                 Some(File::Efe) | None => {}
             }
         }
@@ -233,16 +242,17 @@ impl Core {
 
     fn open_door(&mut self, number: u32, now: Instant) {
         for _ in 0..64 {
-            let Some(Door { door, config }) = self.doors.get(&number) else { return };
-            let link = match door.accept() {
-                Ok(Some((link, _))) => link,
-                Ok(None) => return,
+            let Some(Door { entrance, config }) = self.doors.get(&number) else { return };
+            let carrier = match (entrance.accept(), entrance) {
+                (Ok(Some(carrier)), _) => carrier,
+                (Ok(None), _) => return,
+                (Err(_), Entrance::Board(_)) => return self.lose_board(),
                 // No file is left: one of those that wait makes room, or the door stays closed for a while.
-                Err(_) if self.nic.give_up_oldest() => {
+                (Err(_), _) if self.nic.give_up_oldest() => {
                     self.more = true;
                     return;
                 }
-                Err(_) => {
+                (Err(_), Entrance::Socket(door)) => {
                     let (door, data) = (door.as_fd(), File::Door(number).data());
                     // It is watched as long as it is there.
                     let _ = epoll::modify(&self.epoll, door, data, EventFlags::empty());
@@ -253,7 +263,7 @@ impl Core {
             // Too many: it is closed.
             let Some(end) = self.nic.incoming(config, number, now) else { continue };
             let offer = if self.shares { Offer::Awaited } else { Offer::None };
-            if self.add_line(end, link, true, offer).is_err() {
+            if self.add_line(end, carrier, true, offer).is_err() {
                 self.nic.forget(None, end, now);
             }
         }
@@ -263,7 +273,7 @@ impl Core {
     fn on_writable(&mut self, end: u32, now: Instant) {
         let Some(line) = self.lines.get_mut(&end) else { return };
         if !line.connected {
-            match line.link.is_connected() {
+            match line.carrier.is_connected() {
                 Ok(false) => return,
                 Ok(true) => line.connected = true,
                 Err(_) => {
@@ -292,7 +302,7 @@ impl Core {
             }
             let Some((stream, core)) = nic.stream(end) else { return };
             if !stream.wants_bytes() {
-                let has_ended = line.shared.as_ref().is_some_and(SharedLink::has_ended);
+                let has_ended = line.carrier.has_ended();
                 // Its end is announced for as long as it stands, whatever is watched: it cannot stand in an ended stream.
                 return match (over, has_ended) {
                     (true, _) => self.gone(end, false, now),
@@ -306,8 +316,8 @@ impl Core {
             // What goes where it belongs, and how much may be read behind it.
             let first = landing + rest.len();
             let read = match rest {
-                [] => line.receive(places, &mut room[..most]),
-                rest => line.receive_into(rest, &mut room[..most]),
+                [] => line.carrier.receive(places, &mut room[..most]),
+                rest => line.carrier.receive_into(rest, &mut room[..most]),
             };
             let read = match read {
                 Ok(None) => return,
@@ -352,8 +362,8 @@ impl Core {
             self.nic.forget(None, end, now);
         }
         match self.remove_line(end) {
-            Some(line) if !in_order => line.link.abort(),
-            Some(mut line) if line.shared.is_some() => line.finish(),
+            Some(line) if !in_order => line.carrier.abort(),
+            Some(mut line) if line.carrier.shared().is_some() => line.carrier.finish(),
             _ => {}
         }
         self.choose_direct();
@@ -391,7 +401,7 @@ impl Core {
                 break;
             }
             let whole = stream.unsent_bytes();
-            match line.send(stream.chunks()) {
+            match line.carrier.send(stream.chunks()) {
                 Ok(sent) => {
                     stream.advance(core, sent);
                     if sent < whole {
@@ -419,7 +429,7 @@ impl Core {
                 if let Some(line) = self.lines.get_mut(&end)
                     && !mem::replace(&mut line.finished, true)
                 {
-                    line.finish();
+                    line.carrier.finish();
                     line.farewell.get_or_insert(now + FAREWELL);
                     self.alarms.push(Reverse((now + FAREWELL, Alarm::Farewell(end))));
                 }
@@ -449,9 +459,10 @@ impl Core {
         let are_tried = !self.direct.is_empty() && !self.armed;
         let Core { nic, lines, epoll, .. } = self;
         let (Some(line), Some((stream, _))) = (lines.get_mut(&end), nic.stream(end)) else { return };
-        if line.shared.is_some() || are_tried && !line.quiet && stream.wants_bytes() {
+        if !line.carrier.is_announced() || are_tried && !line.quiet && stream.wants_bytes() {
             return;
         }
+        let Some(link) = line.carrier.socket() else { return };
         let mut wanted = EventFlags::empty();
         let waits = matches!(line.offer, Offer::Calling(_));
         wanted.set(EventFlags::IN, line.connected && stream.wants_bytes() && !waits);
@@ -460,7 +471,7 @@ impl Core {
         if wanted != line.interest {
             line.interest = wanted;
             // It fails when the socket has gone, which its next read tells.
-            let _ = epoll::modify(&*epoll, line.link.as_fd(), File::Link(end).data(), wanted);
+            let _ = epoll::modify(&*epoll, link.as_fd(), File::Link(end).data(), wanted);
         }
     }
 
@@ -472,6 +483,8 @@ impl Core {
             while let Some(end) = self.nic.next_resumed() {
                 self.set_interest(end);
                 self.nic.stir(end);
+                // What has been here for a while is not announced again.
+                self.more |= self.lines.get(&end).is_some_and(|line| !line.carrier.is_announced());
             }
             // Those whose budget is spent stand in line again: they wait for the next drive.
             let more = mem::take(&mut self.more);
@@ -565,7 +578,7 @@ impl Core {
                 Alarm::Offer(end) => self.withdraw_offer(end),
                 Alarm::Parted(number) => drop(self.farewells.remove(&number)),
                 Alarm::Door(number) => {
-                    if let Some(Door { door, .. }) = self.doors.get(&number) {
+                    if let Some(Door { entrance: Entrance::Socket(door), .. }) = self.doors.get(&number) {
                         let data = File::Door(number).data();
                         // It is watched as long as it is there.
                         let _ = epoll::modify(&self.epoll, door.as_fd(), data, EventFlags::IN);
@@ -581,7 +594,7 @@ impl Core {
         if self.nic.core.query_qp(qp).is_ok_and(|(.., traits)| traits.may_send) {
             return;
         }
-        if line.link.is_acknowledged() {
+        if line.carrier.is_acknowledged() {
             self.nic.core.may_send(qp);
         } else {
             let later = HOLD * 2u32.pow(times.min(10));
@@ -600,9 +613,14 @@ impl Machine for Core {
             self.more |= efe.take(now);
         }
         self.asked = self.asked.wrapping_add(1);
-        if self.direct.is_empty() || self.asked.is_multiple_of(ASK_EVERY) {
-            self.ask(now);
+        let is_due = self.asked.is_multiple_of(ASK_EVERY);
+        if self.direct.is_empty() || is_due {
+            // A board's file has nothing for who is awake.
+            if is_due || self.board.is_none() {
+                self.ask(now);
+            }
             self.look_at_shared(now);
+            self.look_at_board(now);
         } else {
             for index in 0..self.direct.len() {
                 let Some(&end) = self.direct.get(index) else { break };
@@ -637,12 +655,14 @@ impl Machine for Core {
 
     fn has_more(&self) -> bool {
         let is_rung = |end| self.shared_link(end).is_some_and(|link| !link.is_armed());
-        self.more || self.armed && self.shared.iter().any(is_rung)
+        let board_is_rung = self.board.as_ref().is_some_and(BoardLink::is_rung);
+        self.more || self.armed && (board_is_rung || self.shared.iter().any(is_rung))
     }
 
     fn arm(&mut self) {
         self.armed = true;
         self.shared.iter().filter_map(|end| self.shared_link(end)).for_each(SharedLink::arm);
+        self.arm_board();
         for index in 0..self.direct.len() {
             self.set_interest(self.direct[index]);
         }
@@ -650,7 +670,8 @@ impl Machine for Core {
 
     fn disarm(&mut self) -> Option<u64> {
         self.armed = false;
-        self.shared.iter().filter_map(|end| self.shared_link(end)?.disarm()).min()
+        let rung = self.shared.iter().filter_map(|end| self.shared_link(end)?.disarm()).min();
+        rung.into_iter().chain(self.board.as_ref().and_then(BoardLink::disarm)).min()
     }
 
     fn after_sleep(&mut self) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! tcp[:ADDRESS]         MPA on the operating system's TCP; connections come from that address
+//! board[:NAME]          MPA on the TCP of a running board; its only one, or that of this name, or whose door has this path
 //! efe:ADDRESS           EFE over UDP, at that address of this host's
 //! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
 //! ```
@@ -33,6 +34,11 @@ pub enum Lower {
         /// The address that connections come from; the system chooses by default.
         from: Option<IpAddr>,
     },
+    /// iWARP: MPA on the TCP of a running board, `kiban up` with a service of kind `attach`.
+    Board {
+        /// Its name, or the path of its door, which has a `/`; none: the only board that runs.
+        name: Option<String>,
+    },
     /// EFE over UDP.
     EfeUdp {
         /// An address of this host's; port 0 stands for [`EFE_UDP_PORT`].
@@ -50,6 +56,8 @@ impl fmt::Display for Lower {
         match self {
             Lower::Tcp { from: None } => f.write_str("tcp"),
             Lower::Tcp { from: Some(from) } => write!(f, "tcp:{from}"),
+            Lower::Board { name: None } => f.write_str("board"),
+            Lower::Board { name: Some(name) } => write!(f, "board:{name}"),
             Lower::EfeUdp { at } => write!(f, "efe:{at}"),
             Lower::EfeRaw { interface } => write!(f, "efe-raw:{interface}"),
         }
@@ -67,13 +75,16 @@ impl FromStr for Lower {
         match (kind, rest) {
             ("tcp", None) => Ok(Lower::Tcp { from: None }),
             ("tcp", Some(rest)) => Ok(Lower::Tcp { from: Some(ip(rest)?) }),
+            ("board", None) => Ok(Lower::Board { name: None }),
+            ("board", Some(name)) if !name.is_empty() => Ok(Lower::Board { name: Some(name.into()) }),
             ("efe", Some(rest)) => {
                 let at = rest.parse().or_else(|_| ip(rest).map(|ip| SocketAddr::new(ip, 0)))?;
                 Ok(Lower::EfeUdp { at })
             }
             ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
             _ => Err(format!(
-                "`{word}` is no lower layer: say tcp, tcp:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE"
+                "`{word}` is no lower layer: say tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
+                 efe-raw:INTERFACE"
             )),
         }
     }
@@ -171,7 +182,7 @@ impl EfeLink {
     /// The link that a lower layer needs, if it needs one.
     pub(super) fn open(lower: &Lower, seed: u64) -> io::Result<Option<EfeLink>> {
         let (socket, config) = match lower {
-            Lower::Tcp { .. } => return Ok(None),
+            Lower::Tcp { .. } | Lower::Board { .. } => return Ok(None),
             Lower::EfeUdp { at } => {
                 let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
                 (Socket::Udp(UdpLink::bind(SocketAddr::new(at.ip(), port))?), efe::Config::udp())

@@ -242,6 +242,25 @@ impl Core {
         }
     }
 
+    /// Writes runs of bytes, as much as there is room for: how many bytes.
+    pub(super) fn write_runs<'a>(
+        &mut self,
+        slot: u32,
+        runs: impl IntoIterator<Item = SharedBytes<'a>>,
+    ) -> io::Result<usize> {
+        if let Some(why) = self.slots[slot as usize].ended {
+            return Err(error(why));
+        }
+        match self.client.write_runs(slot, runs) {
+            Ok(0) if self.is_gone => Err(gone()),
+            Ok(count) => Ok(count),
+            Err(Condemned) => {
+                self.end();
+                Err(gone())
+            }
+        }
+    }
+
     /// Free slots for those who will call.
     pub(super) fn offer(&mut self) {
         for (&listener, waiting) in &mut self.listeners {

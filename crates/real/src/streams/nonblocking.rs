@@ -3,7 +3,7 @@
 //! Goal      what sockets are to such a driver: calls that never wait, and a file to sleep on.
 //! Sleep     as with any memory that two processes share: arm ([`Board::arm`], and [`Stream::arm`] for each stream), look at all
 //!           once more, sleep on [`Board::file`], [disarm](Board::disarm). A file that woke is emptied by [`Board::is_gone`].
-//! Waiting   only to attach and to listen: both end with the board's word, or after ten seconds.
+//! Waiting   only to attach, and to [listen](Board::listen): both end with the board's word, or after ten seconds.
 
 use super::call::{PATIENCE, Settings, is_nobody, memory_bytes, named, nobody, silent};
 use super::known::{Accepted, Core, Shared};
@@ -82,21 +82,31 @@ impl Board {
     /// # Errors
     /// It is taken, or not the board's; or the board has gone.
     pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
-        let number = self.0.with(|core| core.listen(local))?;
-        let mut listener = Listener { shared: self.0.clone(), number, local };
+        let mut listener = self.begin_listen(local)?;
         let until = machine_nanos() + PATIENCE.as_nanos() as u64;
         loop {
             self.arm();
-            if let Some(result) = self.0.with(|core| core.listening(number)) {
-                self.disarm();
-                listener.local = result?;
-                return Ok(listener);
+            match listener.is_listening() {
+                Ok(false) => {}
+                result => {
+                    self.disarm();
+                    return result.map(|_| listener);
+                }
             }
             wait_for(self.file(), until)?;
             if self.is_gone() {
                 return Err(gone());
             }
         }
+    }
+
+    /// The same without waiting: [`Listener::is_listening`] says how it went.
+    ///
+    /// # Errors
+    /// This attachment has too many listeners.
+    pub fn begin_listen(&self, local: SocketAddr) -> io::Result<Listener> {
+        let number = self.0.with(|core| core.listen(local))?;
+        Ok(Listener { shared: self.0.clone(), number, local })
     }
 
     /// What becomes readable when the board rings, and hangs up when it has gone.
@@ -192,7 +202,15 @@ impl Stream {
     /// # Errors
     /// The stream is lost.
     pub fn write(&self, bytes: SharedBytes<'_>) -> io::Result<usize> {
-        Ok(self.shared.with(|core| core.write(self.slot, bytes)).transpose()?.unwrap_or(0))
+        self.write_runs([bytes])
+    }
+
+    /// The same of several runs of bytes.
+    ///
+    /// # Errors
+    /// As [`Stream::write`].
+    pub fn write_runs<'a>(&self, runs: impl IntoIterator<Item = SharedBytes<'a>>) -> io::Result<usize> {
+        self.shared.with(|core| core.write_runs(self.slot, runs))
     }
 
     /// Whether reading would come to something: bytes, the end, a loss.
@@ -203,6 +221,18 @@ impl Stream {
     /// Whether writing would come to something: there is room, or a loss is to be told.
     pub fn has_room(&self) -> bool {
         self.shared.with(|core| core.client.has_room(self.slot) || self.is_over(core))
+    }
+
+    /// Whether the peer sends no more, though not all may have been read.
+    pub fn has_ended(&self) -> bool {
+        self.shared.with(|core| core.client.has_ended(self.slot))
+    }
+
+    /// Whether it did not end in order, though not all that came before may have been read.
+    pub fn is_lost(&self) -> bool {
+        self.shared.with(|core| {
+            core.is_gone || core.slots[self.slot as usize].ended.is_some_and(|why| why != Why::Closed)
+        })
     }
 
     /// Whether all that was written has been taken by the board.
@@ -260,6 +290,16 @@ impl Listener {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Whether the board has said that it listens; from then on the address has the port that it chose.
+    ///
+    /// # Errors
+    /// It does not, since the address is taken; or the board has gone.
+    pub fn is_listening(&mut self) -> io::Result<bool> {
+        let said = self.shared.with(|core| core.listening(self.number)).transpose()?;
+        self.local = said.unwrap_or(self.local);
+        Ok(said.is_some())
     }
 
     /// The next who has connected, if somebody has.

@@ -142,8 +142,8 @@ impl Engine {
             let (listener, address) = board.core.listen(at.into(), manager_config(board.offers), backlog)?;
             board.listeners.of.insert(listener, listens);
             match address {
-                crate::rdma::Address::Ip(address) => Ok((listener, address)),
-                crate::rdma::Address::Ethernet { .. } => Err(io::ErrorKind::InvalidInput.into()),
+                Some(crate::rdma::Address::Ip(address)) => Ok((listener, address)),
+                _ => Err(io::ErrorKind::InvalidInput.into()),
             }
         })
     }

@@ -1,7 +1,8 @@
 //! The ends of an RDMA NIC's connections: how they come to be, and how they go.
 
+use super::carrier::Carrier;
 use super::file::File;
-use super::line::{Door, Line, Offer};
+use super::line::{Door, Entrance, Line, Offer};
 use super::{Alarm, Core, FAREWELL};
 use crate::link::shared;
 use crate::link::tcp::{TcpDoor, TcpLink};
@@ -57,17 +58,21 @@ impl Core {
         let mut offer = Offer::None;
         let shares = self.shares;
         let to = tcp_address(to)?;
-        let link = TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
-            // Without a door there is the socket.
-            if shares && let Ok(door) = shared::open_door(own, to) {
-                offer = Offer::Open(door);
-            }
-        })?;
+        let carrier = match &self.board {
+            Some(board) => Carrier::Board(board.connect(from.map(|from| SocketAddr::new(from, 0)), to)?),
+            None => TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
+                // Without a door there is the socket.
+                if shares && let Ok(door) = shared::open_door(own, to) {
+                    offer = Offer::Open(door);
+                }
+            })?
+            .into(),
+        };
         let end = match self.nic.open(config, qp, depths, private_data, now) {
             Ok(end) => end,
             Err(error) => return Ok(Err(error)),
         };
-        if let Err(error) = self.add_line(end, link, false, offer) {
+        if let Err(error) = self.add_line(end, carrier, false, offer) {
             self.nic.forget(None, end, now);
             return Err(error);
         }
@@ -78,47 +83,41 @@ impl Core {
     pub(super) fn add_line(
         &mut self,
         end: u32,
-        link: TcpLink,
+        carrier: Carrier,
         connected: bool,
         offer: Offer,
     ) -> io::Result<()> {
-        let interest = if connected { EventFlags::IN } else { EventFlags::OUT };
-        self.watch(link.as_fd(), File::Link(end), interest)?;
-        if let Offer::Open(door) = &offer {
+        let line = Line::new(carrier, connected, offer);
+        if let Some(link) = line.carrier.socket() {
+            self.watch(link.as_fd(), File::Link(end), line.interest)?;
+        }
+        if let Offer::Open(door) = &line.offer {
             self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
         }
-        let line = Line {
-            link,
-            shared: None,
-            offer,
-            connected,
-            blocked: !connected,
-            finished: false,
-            left: false,
-            leaving: false,
-            farewell: None,
-            interest,
-            tries: 0,
-            quiet: false,
-        };
         self.lines.insert(end, line);
+        self.arm_new(end);
         self.choose_direct();
         Ok(())
     }
 
-    /// Listens: the listener's number, and its address.
+    /// Listens: the listener's number, and its address. On a board it has yet to be waited for ([`Core::listening`]).
     pub(crate) fn listen(
         &mut self,
         at: Address,
         config: mpa::Config,
         backlog: u32,
-    ) -> io::Result<(u32, Address)> {
+    ) -> io::Result<(u32, Option<Address>)> {
         if let Some(efe) = &mut self.efe {
-            return efe.listen(at);
+            let (number, address) = efe.listen(at)?;
+            return Ok((number, Some(address)));
         }
-        let door = TcpDoor::open(tcp_address(at)?, backlog)?;
+        let at = tcp_address(at)?;
+        if self.board.is_some() {
+            return Ok((self.listen_on_board(at, config)?, None));
+        }
+        let door = TcpDoor::open(at, backlog)?;
         let address = door.address()?;
-        Ok((self.listen_at(door, config)?, address.into()))
+        Ok((self.listen_at(door, config)?, Some(address.into())))
     }
 
     /// Listens at a door that stands: the listener's number.
@@ -126,7 +125,7 @@ impl Core {
         self.doors_made += 1;
         let number = self.doors_made;
         self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
-        self.doors.insert(number, Door { door, config });
+        self.doors.insert(number, Door { entrance: Entrance::Socket(door), config });
         Ok(number)
     }
 
@@ -165,7 +164,7 @@ impl Core {
         let at = self.requests.iter().position(|request| request.listener == listener)?;
         let request = self.requests.remove(at)?;
         self.stories.entry(request.end).or_default();
-        let from = self.lines.get(&request.end).and_then(|line| line.link.addresses().ok());
+        let from = self.lines.get(&request.end).and_then(|line| line.carrier.addresses());
         Some((request, from.map(|(_, peer)| peer)))
     }
 
@@ -208,7 +207,7 @@ impl Core {
         match self.remove_line(end) {
             // It has said its farewell: the rest is the system's.
             Some(line) if line.finished => {}
-            Some(line) => line.link.abort(),
+            Some(line) => line.carrier.abort(),
             None => {}
         }
         self.choose_direct();
@@ -223,17 +222,20 @@ impl Core {
             && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
         if is_whole && let Some(mut line) = self.remove_line(end) {
             if !line.finished {
-                line.finish();
+                line.carrier.finish();
             }
-            if line.shared.is_some() {
+            if line.carrier.shared().is_some() {
                 // What is in the memory stays there for the peer.
                 return self.forget(end, now);
             }
             self.farewells_made = self.farewells_made.wrapping_add(1);
             let number = self.farewells_made;
             let data = File::Farewell(number).data();
-            if epoll::modify(&self.epoll, line.link.as_fd(), data, EventFlags::IN).is_ok() {
-                self.farewells.insert(number, line.link);
+            let socket = line.carrier.socket();
+            let is_watched =
+                |link: &TcpLink| epoll::modify(&self.epoll, link.as_fd(), data, EventFlags::IN).is_ok();
+            if socket.is_none_or(is_watched) {
+                self.farewells.insert(number, line.carrier);
                 self.alarms.push(Reverse((now + FAREWELL, Alarm::Parted(number))));
             }
         }
@@ -242,7 +244,7 @@ impl Core {
 
     pub(super) fn remove_line(&mut self, end: u32) -> Option<Line> {
         let line = self.lines.remove(&end)?;
-        if line.shared.is_some() {
+        if line.carrier.shared().is_some() {
             self.shared.retain(|&shared| shared != end);
         }
         Some(line)
@@ -250,12 +252,12 @@ impl Core {
 
     /// The addresses of an end's stream, ours first.
     pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
-        self.lines.get(&end)?.link.addresses().ok()
+        self.lines.get(&end)?.carrier.addresses()
     }
 
     /// Our address of an end's stream, which need not be connected yet.
     pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
-        self.lines.get(&end)?.link.local_address().ok()
+        self.lines.get(&end)?.carrier.local_address()
     }
 
     /// Every connection is cut.

@@ -11,12 +11,14 @@ pub(super) enum File {
     Offer(u32),
     Shared(u32),
     Efe,
+    Board,
 }
 
 impl File {
     pub(super) fn data(self) -> EventData {
         EventData::new_u64(match self {
             File::Efe => 1 << 32,
+            File::Board => 7 << 32,
             File::Door(door) => 2 << 32 | u64::from(door),
             File::Link(end) => 3 << 32 | u64::from(end),
             File::Farewell(link) => 4 << 32 | u64::from(link),
@@ -33,6 +35,7 @@ impl File {
             4 => Some(File::Farewell(data as u32)),
             5 => Some(File::Offer(data as u32)),
             6 => Some(File::Shared(data as u32)),
+            7 => Some(File::Board),
             _ => None,
         }
     }

@@ -1,12 +1,12 @@
-//! A line: what carries the bytes of an end, and where it is in its life.
+//! A line: an end's carrier, and where it is in its life; and the doors by which lines come in.
 
+use super::carrier::Carrier;
 use crate::link::channel::{Door as SharedDoor, Half};
 use crate::link::shared::SharedLink;
-use crate::link::tcp::{TcpDoor, TcpLink};
+use crate::link::tcp::TcpDoor;
+use crate::streams::nonblocking::Listener;
 use kiban_ground::Instant;
 use kiban_stack::iwarp::mpa;
-use kiban_stack::iwarp::rnic::Places;
-use kiban_stack::iwarp::stream::Chunk;
 use rustix::event::epoll::EventFlags;
 use std::io;
 
@@ -24,14 +24,12 @@ pub(super) enum Offer {
     Ready(SharedLink),
 }
 
-/// An end's socket.
+/// An end's stream.
 pub(super) struct Line {
-    pub(super) link: TcpLink,
-    /// In its place.
-    pub(super) shared: Option<SharedLink>,
+    pub(super) carrier: Carrier,
     pub(super) offer: Offer,
     pub(super) connected: bool,
-    /// The socket takes nothing now: its event says when.
+    /// The carrier takes nothing now: a socket's event says when.
     pub(super) blocked: bool,
     /// Our half has ended.
     pub(super) finished: bool,
@@ -42,7 +40,7 @@ pub(super) struct Line {
     /// So long it has to say why, and to hear the peer's end. An alarm alone does not tell whose it is: in five seconds a
     /// program can connect so often that the number of an end that has gone is given again.
     pub(super) farewell: Option<Instant>,
-    /// What its events are.
+    /// What a socket's events are.
     pub(super) interest: EventFlags,
     /// Tries in a row that found nothing.
     pub(super) tries: u32,
@@ -51,37 +49,42 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
-        match &mut self.shared {
-            Some(shared) => shared.send(chunks),
-            None => self.link.send(chunks),
-        }
-    }
-
-    pub(super) fn receive(&mut self, places: &Places, room: &mut [u8]) -> io::Result<Option<usize>> {
-        match &mut self.shared {
-            Some(shared) => shared.receive(places, room),
-            None => self.link.receive(places, room),
-        }
-    }
-
-    pub(super) fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
-        match &mut self.shared {
-            Some(shared) => shared.receive_into(first, room),
-            None => self.link.receive_into(first, room),
-        }
-    }
-
-    pub(super) fn finish(&mut self) {
-        match &mut self.shared {
-            Some(shared) => shared.finish(),
-            None => self.link.finish(),
+    pub(super) fn new(carrier: Carrier, connected: bool, offer: Offer) -> Line {
+        Line {
+            carrier,
+            offer,
+            connected,
+            blocked: !connected,
+            finished: false,
+            left: false,
+            leaving: false,
+            farewell: None,
+            interest: if connected { EventFlags::IN } else { EventFlags::OUT },
+            tries: 0,
+            quiet: false,
         }
     }
 }
 
 /// Where connections come in.
+pub(super) enum Entrance {
+    Socket(TcpDoor),
+    /// On a board.
+    Board(Listener),
+}
+
+impl Entrance {
+    /// The next connection, if there is one.
+    pub(super) fn accept(&self) -> io::Result<Option<Carrier>> {
+        Ok(match self {
+            Entrance::Socket(door) => door.accept()?.map(|(link, _)| Carrier::from(link)),
+            Entrance::Board(listener) => listener.accept()?.map(Carrier::Board),
+        })
+    }
+}
+
+/// An entrance, and what is agreed there.
 pub(super) struct Door {
-    pub(super) door: TcpDoor,
+    pub(super) entrance: Entrance,
     pub(super) config: mpa::Config,
 }

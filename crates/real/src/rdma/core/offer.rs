@@ -4,6 +4,7 @@
 //!           start frames goes through the memory if both have it by then.
 //! Look      nobody announces what comes there to a driver that is awake: it looks at some streams a drive.
 
+use super::carrier::Carrier;
 use super::file::File;
 use super::line::Offer;
 use super::{Alarm, Core};
@@ -29,11 +30,12 @@ impl Core {
     /// Calls the peer of an end, if it is on this host and can share memory: whether to read from the socket now.
     pub(super) fn call_peer(&mut self, end: u32, now: Instant) -> bool {
         let Some(line) = self.lines.get_mut(&end) else { return false };
-        if !line.link.has_something() {
+        let Some(link) = line.carrier.socket() else { return true };
+        if !link.has_something() {
             return false;
         }
         line.offer = Offer::None;
-        let Ok((own, peer)) = line.link.addresses() else { return true };
+        let Ok((own, peer)) = link.addresses() else { return true };
         let Ok(half) = shared::call(peer, own) else { return true };
         if epoll::add(&self.epoll, half.as_fd(), File::Offer(end).data(), EventFlags::IN).is_err() {
             return true;
@@ -95,13 +97,14 @@ impl Core {
         if link.is_hung_up() {
             return false;
         }
-        let _ = epoll::delete(&self.epoll, line.link.as_fd());
+        let Carrier::Socket { link: socket, shared } = &mut line.carrier else { return false };
+        let _ = epoll::delete(&self.epoll, socket.as_fd());
         let data = File::Shared(end).data();
         let _ = epoll::modify(&self.epoll, link.file(), data, EventFlags::IN);
         if self.armed {
             link.arm();
         }
-        line.shared = Some(link);
+        *shared = Some(link);
         line.blocked = false;
         self.shared.push(end);
         self.more = true;
@@ -115,7 +118,7 @@ impl Core {
             self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);
             let Some(&end) = self.shared.get(self.shared_at) else { return };
             let Some(line) = self.lines.get_mut(&end) else { continue };
-            let Some(shared) = &mut line.shared else { continue };
+            let Some(shared) = line.carrier.shared_mut() else { continue };
             if line.blocked && shared.has_room() {
                 line.blocked = false;
                 self.nic.stir(end);
@@ -127,6 +130,6 @@ impl Core {
     }
 
     pub(super) fn shared_link(&self, end: &u32) -> Option<&SharedLink> {
-        self.lines.get(end)?.shared.as_ref()
+        self.lines.get(end)?.carrier.shared()
     }
 }
