@@ -8,16 +8,17 @@ use kiban_lab::vi::{self, MESSAGE_BYTES_MAX, Plan};
 use kiban_real::vi::{Device, HostAddress, Nic};
 use kiban_stack::vi::Reliability;
 use serde::Serialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Send messages through a VI NIC, and measure them.
 ///
 /// The VI Architecture gives programs queues of their own to a NIC. Here the NIC is software, and its link is memory shared
-/// by two processes, or UDP. Without a HOST both ends run in this process, a NIC each, joined as two processes would be.
+/// by two processes, UDP, or the TCP of a board that runs (`kiban up` with a service of kind "attach"). Without a HOST both ends run in this process, a NIC each, joined as two processes would be.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban vi pingpong                              round trips through shared memory\n  kiban vi pingpong --wait poll                  both ends spin: the shortest round trip, two busy cores\n  kiban vi stream --bytes 65536 --json           how much goes through, for a program\n\nTwo processes of one host:\n  kiban vi serve --device shm:lab &\n  kiban vi pingpong shm:lab\n\nTwo hosts:\n  kiban vi serve --device udp:192.0.2.1          on one of them\n  kiban vi stream udp:192.0.2.1 --level reception  on the other\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
+    after_help = "Examples:\n  kiban vi pingpong                              round trips through shared memory\n  kiban vi pingpong --wait poll                  both ends spin: the shortest round trip, two busy cores\n  kiban vi stream --bytes 65536 --json           how much goes through, for a program\n\nTwo processes of one host:\n  kiban vi serve --device shm:lab &\n  kiban vi pingpong shm:lab\n\nTwo hosts:\n  kiban vi serve --device udp:192.0.2.1          on one of them\n  kiban vi stream udp:192.0.2.1 --level reception  on the other\n\nTwo boards, the one here called lab:\n  kiban vi serve --device board:lab@10.9.0.2     beside one of them\n  kiban vi pingpong board@10.9.0.2               beside the other\n\nExit status: 0, 1 when the measurement failed, 2 for a mistake in the arguments."
 )]
 pub(crate) struct Vi {
     #[command(subcommand)]
@@ -36,7 +37,8 @@ enum What {
 
 #[derive(Args)]
 struct Serve {
-    /// Where: shm:NAME, udp:ADDRESS or udp:ADDRESS:PORT.
+    /// Where: shm:NAME, udp:ADDRESS, or board:NAME@ADDRESS with the name and an address of a board that runs (board@ADDRESS:
+    /// the only one); with :PORT where it is not 4808.
     #[arg(long, value_name = "DEVICE")]
     device: Device,
     /// How to wait: poll, interrupt, hybrid:100us (any time) or adaptive.
@@ -49,9 +51,11 @@ struct Serve {
 
 #[derive(Args)]
 struct Measure {
-    /// Who serves: shm:NAME, udp:ADDRESS or udp:ADDRESS:PORT; a server in this process where none is given.
+    /// Who serves: shm:NAME, udp:ADDRESS or board@ADDRESS, with :PORT where it is not 4808; a server in this process where
+    /// none is given.
     host: Option<HostAddress>,
-    /// The device of this end; by default one that reaches HOST, or shared memory.
+    /// The device of this end; by default one that reaches HOST (by the only board that runs, if a board's TCP does), or shared
+    /// memory.
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
     /// Bytes of a message [default: 8 for pingpong, 65536 for stream].
@@ -118,7 +122,13 @@ fn open(device: &Device, wait: Wait) -> Result<Nic, String> {
 impl Serve {
     fn run(self) -> Result<ExitCode, String> {
         if matches!(self.device, Device::Loopback | Device::Shm(None)) {
-            return Err(format!("nobody could find {}: give shm:NAME or udp:ADDRESS", self.device));
+            return Err(format!(
+                "nobody could find {}: give shm:NAME, udp:ADDRESS or board:NAME@ADDRESS",
+                self.device
+            ));
+        }
+        if matches!(&self.device, Device::Board { at, .. } if at.port() == 0) {
+            return Err(format!("nobody could call {}: leave its port out, or give another", self.device));
         }
         let nic = open(&self.device, self.wait)?;
         let quiet = self.quiet;
@@ -170,7 +180,15 @@ impl Measure {
             }
             (None, HostAddress::Name(_)) => Device::Shm(None),
             (None, HostAddress::Udp(to)) if to.is_ipv4() => Device::Udp(([0, 0, 0, 0], 0).into()),
-            (None, HostAddress::Udp(_)) => Device::Udp((std::net::Ipv6Addr::UNSPECIFIED, 0).into()),
+            (None, HostAddress::Udp(_)) => Device::Udp((Ipv6Addr::UNSPECIFIED, 0).into()),
+            (None, HostAddress::Board(to)) => {
+                let any = if to.is_ipv4() {
+                    IpAddr::from(Ipv4Addr::UNSPECIFIED)
+                } else {
+                    Ipv6Addr::UNSPECIFIED.into()
+                };
+                Device::Board { name: None, at: (any, 0).into() }
+            }
         };
         let nic = open(&device, self.wait)?;
         let bar = bar(self.count, self.quiet);
@@ -187,6 +205,13 @@ impl Measure {
             Some(Device::Shm(Some(name))) => (Device::Shm(None), Device::Shm(Some(name.clone()))),
             Some(Device::Udp(local)) => {
                 (Device::Udp((local.ip(), 0).into()), Device::Udp((local.ip(), 0).into()))
+            }
+            Some(Device::Board { at, .. }) if at.ip().is_unspecified() || at.port() == 0 => {
+                return Err("both ends are on that board: give an address of its and a port".into());
+            }
+            Some(Device::Board { name, at }) => {
+                let caller = Device::Board { name: name.clone(), at: (at.ip(), 0).into() };
+                (caller, Device::Board { name: name.clone(), at: *at })
             }
             Some(Device::Loopback) => (Device::Loopback, Device::Loopback),
         };

@@ -272,6 +272,9 @@ typedef enum {
  *     udp, udp:PORT, udp:ADDRESS, udp:ADDRESS:PORT
  *                              other hosts, over UDP; a bare udp is port 4808, or any that is free; IPv6 with a
  *                              port is [ADDRESS]:PORT
+ *     board:NAME@ADDRESS, board:NAME@ADDRESS:PORT, board@ADDRESS
+ *                              other hosts, over the TCP of the board NAME that runs on this host, or of the only one; without
+ *                              a port it is 4808, or, where that is taken, none: such a NIC calls and is not called
  * An empty or unknown name ("nic0", "/dev/clanvi0") means what KIBAN_VI_DEVICE says, or shm. A child made by fork must
  * not use its parent's NIC: it opens its own.
  * VIP_SUCCESS; VIP_INVALID_PARAMETER: a null pointer, or a name that cannot be read; VIP_ERROR_RESOURCE: no memory,

@@ -5,6 +5,7 @@
 //! loopback                                           none: 0 bytes
 //! shm | shm:NAME                                     the name, filled up with zeros to 16 bytes
 //! udp | udp:PORT | udp:ADDRESS | udp:ADDRESS:PORT    4 (or 16) bytes of IP address, 2 of port
+//! board[:NAME]@ADDRESS[:PORT]                        the same, of the board NAME that runs, or of the only one
 //! ```
 //!
 //! A NAME is 1 to 16 of letters, digits, `-`, `_` and `.`. Programs of the time copy addresses by the length that their own
@@ -13,7 +14,7 @@
 //! Any other word is a device of an old program ("nic0", "/dev/clanvi0") and stands for the device that `KIBAN_VI_DEVICE`
 //! names, `shm` if it is unset.
 
-use kiban_real::vi::{Device, HostAddress, UDP_PORT};
+use kiban_real::vi::{BOARD_PORT, Device, HostAddress, UDP_PORT};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Bytes of a host address in shared memory.
@@ -22,6 +23,9 @@ const NAME_BYTES: usize = 16;
 /// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `chance` names a NIC
 /// that has no name. Nothing, when it cannot be read.
 pub(crate) fn named(name: &str, otherwise: Option<&str>, chance: u64) -> Option<Vec<Device>> {
+    if is_board(name) {
+        return on_board(name);
+    }
     let (kind, rest) = match name.split_once(':') {
         Some((kind, rest)) => (kind, Some(rest)),
         None => (name, None),
@@ -39,13 +43,29 @@ pub(crate) fn named(name: &str, otherwise: Option<&str>, chance: u64) -> Option<
         ("udp", Some(place)) => socket(place).map(|place| vec![Device::Udp(place)]),
         _ => match otherwise {
             // Whatever stands there has to be one of ours: no further guessing.
-            Some(other) if ["loopback", "shm", "udp"].contains(&other.split(':').next().unwrap_or("")) => {
+            Some(other)
+                if is_board(other)
+                    || ["loopback", "shm", "udp"].contains(&other.split(':').next().unwrap_or("")) =>
+            {
                 named(other, None, chance)
             }
             None | Some("") => named("shm", None, chance),
             Some(_) => None,
         },
     }
+}
+
+fn is_board(name: &str) -> bool {
+    name == "board" || name.starts_with("board:") || name.starts_with("board@")
+}
+
+/// A board's TCP. Whoever is the first at an address is found at the usual port; the others only call.
+fn on_board(name: &str) -> Option<Vec<Device>> {
+    let Ok(Device::Board { name: board, at }) = name.parse() else { return None };
+    let has_port = name.split_once('@').is_some_and(|(_, place)| place.parse::<SocketAddr>().is_ok());
+    let ports = if has_port { vec![at.port()] } else { vec![BOARD_PORT, 0] };
+    let device = |port| Device::Board { name: board.clone(), at: SocketAddr::new(at.ip(), port) };
+    Some(ports.into_iter().map(device).collect())
 }
 
 fn is_name(name: &str) -> bool {
@@ -87,7 +107,7 @@ pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress>
             let is_good = str::from_utf8(name).is_ok_and(is_name) && rest.iter().all(|byte| *byte == 0);
             is_good.then(|| HostAddress::Name(name.to_vec()))
         }
-        HostAddress::Loopback | HostAddress::Udp(_) => own.like(bytes),
+        HostAddress::Loopback | HostAddress::Udp(_) | HostAddress::Board(_) => own.like(bytes),
     }
 }
 
@@ -105,13 +125,18 @@ pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
         HostAddress::Name(_) => {
             hexadecimal().or_else(|| is_name(word).then(|| HostAddress::Name(word.as_bytes().to_vec())))
         }
-        HostAddress::Udp(local) => {
-            let with_port = || word.parse().ok();
-            let usual_port = || word.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, UDP_PORT));
-            let place = with_port().or_else(usual_port).filter(|place| place.is_ipv4() == local.is_ipv4());
-            place.map(HostAddress::Udp).or_else(hexadecimal)
+        HostAddress::Udp(local) => place(word, UDP_PORT, local).map(HostAddress::Udp).or_else(hexadecimal),
+        HostAddress::Board(local) => {
+            place(word, BOARD_PORT, local).map(HostAddress::Board).or_else(hexadecimal)
         }
     }
+}
+
+/// `ADDRESS:PORT`, or `ADDRESS` with the usual port, of the same family as ours.
+fn place(word: &str, usual: u16, local: &SocketAddr) -> Option<SocketAddr> {
+    let with_port = || word.parse().ok();
+    let usual_port = || word.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, usual));
+    with_port().or_else(usual_port).filter(|place: &SocketAddr| place.is_ipv4() == local.is_ipv4())
 }
 
 #[cfg(test)]
@@ -123,6 +148,11 @@ mod tests {
         let shm = |name: &str| Some(vec![Device::Shm(Some(name.into()))]);
         let udp = |places: &[&str]| {
             let device = |place: &&str| Device::Udp(place.parse().expect("an address"));
+            Some(places.iter().map(device).collect::<Vec<_>>())
+        };
+        let board = |name: Option<&str>, places: &[&str]| {
+            let at = |place: &&str| place.parse().expect("an address");
+            let device = |place| Device::Board { name: name.map(String::from), at: at(place) };
             Some(places.iter().map(device).collect::<Vec<_>>())
         };
         let nobody = "00000000000000ab";
@@ -143,6 +173,12 @@ mod tests {
             ("udp:[::1]:7400", None, udp(&["[::1]:7400"])),
             ("udp:127.0.0.1:65536", None, None),
             ("udp:nowhere", None, None),
+            ("board@10.9.0.2", None, board(None, &["10.9.0.2:4808", "10.9.0.2:0"])),
+            ("board:lab@10.9.0.2:7400", None, board(Some("lab"), &["10.9.0.2:7400"])),
+            ("board:lab@::1", None, board(Some("lab"), &["[::1]:4808", "[::1]:0"])),
+            ("board:lab", None, None),
+            ("board", None, None),
+            ("nic0", Some("board:lab@10.9.0.2:1"), board(Some("lab"), &["10.9.0.2:1"])),
             ("", None, shm(nobody)),
             ("nic0", None, shm(nobody)),
             ("/dev/clanvi0", Some("loopback"), Some(vec![Device::Loopback])),
@@ -158,12 +194,15 @@ mod tests {
     fn addresses_of_a_device_have_one_length_and_come_back() {
         let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
         let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
+        let board = |place: &str| HostAddress::Board(place.parse().expect("an address"));
         for (own, other, length) in [
             (HostAddress::Loopback, HostAddress::Loopback, 0),
             (name("me"), name("somebody"), 16),
             (name("me"), name("0123456789abcdef"), 16),
             (udp("127.0.0.1:1"), udp("192.0.2.1:65535"), 6),
             (udp("[::1]:1"), udp("[2001:db8::1]:7"), 18),
+            (board("10.9.0.2:0"), board("10.9.0.1:4808"), 6),
+            (board("[::1]:1"), board("[2001:db8::1]:7"), 18),
         ] {
             for host in [&own, &other] {
                 let bytes = to_bytes(host, &own);
@@ -187,6 +226,7 @@ mod tests {
     fn hosts_are_named_as_devices_are_or_in_bytes() {
         let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
         let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
+        let board = |place: &str| HostAddress::Board(place.parse().expect("an address"));
         for (word, own, expected) in [
             ("loopback", HostAddress::Loopback, Some(HostAddress::Loopback)),
             ("server", HostAddress::Loopback, None),
@@ -196,6 +236,10 @@ mod tests {
             ("192.0.2.1", udp("127.0.0.1:1"), Some(udp("192.0.2.1:4808"))),
             ("192.0.2.1:9", udp("127.0.0.1:1"), Some(udp("192.0.2.1:9"))),
             ("7f:00:00:01:00:09", udp("127.0.0.1:1"), Some(udp("127.0.0.1:9"))),
+            ("10.9.0.1", board("10.9.0.2:1"), Some(board("10.9.0.1:4808"))),
+            ("10.9.0.1:9", board("10.9.0.2:1"), Some(board("10.9.0.1:9"))),
+            ("0a:09:00:01:00:09", board("10.9.0.2:1"), Some(board("10.9.0.1:9"))),
+            ("::1", board("10.9.0.2:1"), None),
             ("::1", udp("127.0.0.1:1"), None),
             ("server", udp("127.0.0.1:1"), None),
         ] {

@@ -1,7 +1,7 @@
 //! Name service: names for host addresses, and who is there.
 //!
 //! Order     a hosts file (the program's, else the one that `KIBAN_VI_HOSTS` names), then what the word says by itself (an
-//!           address; in shared memory the name of a NIC *is* its address), then, over UDP, the system.
+//!           address; in shared memory the name of a NIC *is* its address), then, over UDP and on a board, the system.
 //! File      lines of `ADDRESS NAME ...`; `#` begins a comment; addresses of other devices are passed over.
 //! Left out  the system is not asked for the name of an address: what the file does not know is named by its address.
 
@@ -10,9 +10,9 @@ use crate::border::{Answer, Out, locked, read};
 use crate::device::host_named;
 use crate::nic::Nic;
 use core::ptr::NonNull;
-use kiban_real::vi::{HostAddress, UDP_PORT};
+use kiban_real::vi::{BOARD_PORT, HostAddress, UDP_PORT};
 use std::ffi::{CStr, OsStr, OsString};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 
 /// What a hosts file says.
@@ -69,6 +69,11 @@ pub(crate) fn stop(nic: &Nic) -> Answer {
     locked(&nic.hosts).take().map(|_| ()).ok_or(VIP_RETURN::ERROR_NAMESERVICE)
 }
 
+/// What the system knows by a name, of our own family.
+fn of_the_system(name: &str, port: u16, own: &SocketAddr) -> impl Iterator<Item = SocketAddr> {
+    (name, port).to_socket_addrs().into_iter().flatten().filter(|place| place.is_ipv4() == own.is_ipv4())
+}
+
 /// Every address of a name, each once.
 fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
     let mut found: Vec<HostAddress> = match &*locked(&nic.hosts) {
@@ -81,9 +86,10 @@ fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
     match &nic.host {
         HostAddress::Loopback if name == "localhost" => found.push(HostAddress::Loopback),
         HostAddress::Udp(own) if found.is_empty() && !is_literal && !name.is_empty() => {
-            let asked = (name, UDP_PORT).to_socket_addrs();
-            let alike = asked.into_iter().flatten().filter(|place| place.is_ipv4() == own.is_ipv4());
-            found.extend(alike.map(HostAddress::Udp));
+            found.extend(of_the_system(name, UDP_PORT, own).map(HostAddress::Udp));
+        }
+        HostAddress::Board(own) if found.is_empty() && !is_literal && !name.is_empty() => {
+            found.extend(of_the_system(name, BOARD_PORT, own).map(HostAddress::Board));
         }
         _ => {}
     }
@@ -135,7 +141,7 @@ pub(crate) unsafe fn by_address(
     let told = told.unwrap_or_else(|| match &host {
         HostAddress::Loopback => "localhost".into(),
         HostAddress::Name(name) => String::from_utf8_lossy(name).into_owned(),
-        HostAddress::Udp(place) => place.to_string(),
+        HostAddress::Udp(place) | HostAddress::Board(place) => place.to_string(),
     });
     let whole = told.len() + 1;
     used.put(whole as VIP_ULONG);

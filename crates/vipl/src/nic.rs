@@ -156,6 +156,8 @@ impl From<Failure> for VIP_RETURN {
             Failure::Connect(error) => error.into(),
             // A queue that reports elsewhere is not waited for; the handle of a NIC that is closed names nothing.
             Failure::OnCompletionQueue | Failure::Closed => VIP_RETURN::INVALID_PARAMETER,
+            // The device is there no more.
+            Failure::Gone => VIP_RETURN::ERROR_RESOURCE,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! attach      programs that attach, through shared memory
 //! run         programs as they are
 //! rdma        verbs on boards, over cells and to the kernel
+//! vi          VIs over the TCP of two boards
 //! unit        as systemd runs it
 //! ```
 
@@ -25,3 +26,4 @@ mod rdma;
 mod run;
 mod service;
 mod unit;
+mod vi;

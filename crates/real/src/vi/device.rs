@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 /// The UDP port of a VI NIC whose address names none.
 pub const UDP_PORT: u16 = 4808;
+/// The TCP port of a VI NIC on a running board whose address names none.
+pub const BOARD_PORT: u16 = 4808;
 
 /// What a NIC is opened on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,6 +21,13 @@ pub enum Device {
     Shm(Option<String>),
     /// UDP on an address of this host.
     Udp(SocketAddr),
+    /// The TCP of a running board that lends itself (`kiban up` with a service of kind "attach").
+    Board {
+        /// The board's name; without one the only board that runs.
+        name: Option<String>,
+        /// An address of the board's, an unspecified one standing for all, and the port at which others call; 0: nobody does.
+        at: SocketAddr,
+    },
 }
 
 impl fmt::Display for Device {
@@ -28,6 +37,8 @@ impl fmt::Display for Device {
             Device::Shm(None) => f.write_str("shm"),
             Device::Shm(Some(name)) => write!(f, "shm:{name}"),
             Device::Udp(address) => write!(f, "udp:{address}"),
+            Device::Board { name: None, at } => write!(f, "board@{at}"),
+            Device::Board { name: Some(name), at } => write!(f, "board:{name}@{at}"),
         }
     }
 }
@@ -37,6 +48,8 @@ impl fmt::Display for Device {
 pub enum OpenError {
     /// The device's word.
     Unknown(String),
+    /// A word that says where a NIC is opened, and not who is called.
+    NoHost(String),
     /// The system refused.
     System(io::Error),
 }
@@ -46,7 +59,13 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Unknown(word) => write!(
                 f,
-                "no VI device is called {word:?}: write loopback, shm, shm:NAME, udp:ADDRESS or udp:ADDRESS:PORT"
+                "no VI device is called {word:?}: write loopback, shm, shm:NAME, udp:ADDRESS, udp:ADDRESS:PORT, \
+                 board:NAME@ADDRESS, board:NAME@ADDRESS:PORT, or board@ADDRESS for the only board that runs"
+            ),
+            OpenError::NoHost(word) => write!(
+                f,
+                "{word:?} is no host to call: write loopback, shm:NAME, udp:ADDRESS or board@ADDRESS, the latter two with \
+                 :PORT if it is not the usual one"
             ),
             OpenError::System(error) => write!(f, "the device cannot be opened: {error}"),
         }
@@ -66,6 +85,14 @@ impl FromStr for Device {
 
     fn from_str(word: &str) -> Result<Device, OpenError> {
         let unknown = || OpenError::Unknown(word.into());
+        if let Some((name, address)) = word.strip_prefix("board").and_then(|rest| rest.split_once('@')) {
+            let name = if name.is_empty() { None } else { Some(name.strip_prefix(':').ok_or_else(unknown)?) };
+            if name.is_some_and(|name| name.is_empty() || name.contains('/')) {
+                return Err(unknown());
+            }
+            let at = address_and_port(address, BOARD_PORT).ok_or_else(unknown)?;
+            return Ok(Device::Board { name: name.map(String::from), at });
+        }
         match word.split_once(':') {
             None if word == "loopback" => Ok(Device::Loopback),
             None if word == "shm" => Ok(Device::Shm(None)),
@@ -73,15 +100,17 @@ impl FromStr for Device {
             Some(("shm", name)) if (1..=NAME_BYTES_MAX).contains(&name.len()) => {
                 Ok(Device::Shm(Some(name.into())))
             }
-            Some(("udp", address)) => udp_address(address).map(Device::Udp).ok_or_else(unknown),
+            Some(("udp", address)) => {
+                address_and_port(address, UDP_PORT).map(Device::Udp).ok_or_else(unknown)
+            }
             _ => Err(unknown()),
         }
     }
 }
 
-/// `ADDRESS` or `ADDRESS:PORT`.
-fn udp_address(word: &str) -> Option<SocketAddr> {
-    word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(|address| (address, UDP_PORT).into()))
+/// `ADDRESS`, which stands for the usual port, or `ADDRESS:PORT`.
+fn address_and_port(word: &str, usual: u16) -> Option<SocketAddr> {
+    word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(|address| (address, usual).into()))
 }
 
 /// The host part of an address, as one kind of device knows it.
@@ -93,6 +122,8 @@ pub enum HostAddress {
     Name(Vec<u8>),
     /// A socket.
     Udp(SocketAddr),
+    /// An address and port that are reached by a board's TCP.
+    Board(SocketAddr),
 }
 
 impl fmt::Display for HostAddress {
@@ -101,6 +132,7 @@ impl fmt::Display for HostAddress {
             HostAddress::Loopback => f.write_str("loopback"),
             HostAddress::Name(name) => write!(f, "shm:{}", String::from_utf8_lossy(name)),
             HostAddress::Udp(address) => write!(f, "udp:{address}"),
+            HostAddress::Board(address) => write!(f, "board@{address}"),
         }
     }
 }
@@ -108,13 +140,15 @@ impl fmt::Display for HostAddress {
 impl FromStr for HostAddress {
     type Err = OpenError;
 
-    /// As a [`Device`] is written; a shared-memory host has a name.
+    /// As a [`Device`] is written. A shared-memory host has a name; a board is named where a NIC is opened, not where one is
+    /// called.
     fn from_str(word: &str) -> Result<HostAddress, OpenError> {
         match word.parse::<Device>()? {
             Device::Loopback => Ok(HostAddress::Loopback),
             Device::Shm(Some(name)) => Ok(HostAddress::Name(name.into_bytes())),
-            Device::Shm(None) => Err(OpenError::Unknown(word.into())),
             Device::Udp(address) => Ok(HostAddress::Udp(address)),
+            Device::Board { name: None, at } => Ok(HostAddress::Board(at)),
+            Device::Shm(None) | Device::Board { name: Some(_), .. } => Err(OpenError::NoHost(word.into())),
         }
     }
 }
@@ -125,7 +159,7 @@ impl HostAddress {
         match self {
             HostAddress::Loopback => Vec::new(),
             HostAddress::Name(name) => name.clone(),
-            HostAddress::Udp(address) => {
+            HostAddress::Udp(address) | HostAddress::Board(address) => {
                 let mut bytes = match address.ip() {
                     IpAddr::V4(ip) => ip.octets().to_vec(),
                     IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -143,17 +177,21 @@ impl HostAddress {
             HostAddress::Name(_) => {
                 (1..=NAME_BYTES_MAX).contains(&bytes.len()).then(|| HostAddress::Name(bytes.to_vec()))
             }
-            HostAddress::Udp(_) => {
-                let (ip, port) = bytes.split_last_chunk::<2>()?;
-                let ip = match ip.len() {
-                    4 => IpAddr::from(<[u8; 4]>::try_from(ip).ok()?),
-                    16 => IpAddr::from(<[u8; 16]>::try_from(ip).ok()?),
-                    _ => return None,
-                };
-                Some(HostAddress::Udp((ip, u16::from_be_bytes(*port)).into()))
-            }
+            HostAddress::Udp(_) => socket_of(bytes).map(HostAddress::Udp),
+            HostAddress::Board(_) => socket_of(bytes).map(HostAddress::Board),
         }
     }
+}
+
+/// An IP address and a port.
+fn socket_of(bytes: &[u8]) -> Option<SocketAddr> {
+    let (ip, port) = bytes.split_last_chunk::<2>()?;
+    let ip = match ip.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(ip).ok()?),
+        16 => IpAddr::from(<[u8; 16]>::try_from(ip).ok()?),
+        _ => return None,
+    };
+    Some((ip, u16::from_be_bytes(*port)).into())
 }
 
 #[cfg(test)]
@@ -162,19 +200,65 @@ mod tests {
 
     #[test]
     fn devices_and_addresses_are_written_and_read() {
-        for word in ["loopback", "shm", "shm:server", "udp:192.0.2.1:99", "udp:[2001:db8::1]:7"] {
+        for word in [
+            "loopback",
+            "shm",
+            "shm:server",
+            "udp:192.0.2.1:99",
+            "udp:[2001:db8::1]:7",
+            "board:lab@192.0.2.1:99",
+            "board:lab-2_b@[2001:db8::1]:7",
+            "board@192.0.2.1:0",
+            "board@[2001:db8::1]:7",
+        ] {
             assert_eq!(word.parse::<Device>().expect("a device").to_string(), word);
         }
-        assert_eq!("udp:192.0.2.1".parse::<Device>().expect("a device").to_string(), "udp:192.0.2.1:4808");
-        for word in ["", "shm:", "udp:", "udp:name", "nic0", "loopback:1"] {
-            let error = word.parse::<Device>().expect_err(word).to_string();
-            assert!(error.contains("write loopback, shm"), "{error}");
+        for (short, word) in [
+            ("udp:192.0.2.1", "udp:192.0.2.1:4808"),
+            ("board:lab@192.0.2.1", "board:lab@192.0.2.1:4808"),
+            ("board@192.0.2.1", "board@192.0.2.1:4808"),
+            ("board:lab@2001:db8::1", "board:lab@[2001:db8::1]:4808"),
+        ] {
+            assert_eq!(short.parse::<Device>().expect("a device").to_string(), word);
         }
-        for word in ["loopback", "shm:server", "udp:192.0.2.1:99", "udp:[2001:db8::1]:7"] {
+        for word in [
+            "",
+            "shm:",
+            "udp:",
+            "udp:name",
+            "nic0",
+            "loopback:1",
+            "board",
+            "board:lab",
+            "board:@192.0.2.1",
+            "board:../lab@192.0.2.1",
+            "boardlab@192.0.2.1",
+            "board@",
+            "board@name",
+            "board:192.0.2.1:99",
+            "board@192.0.2.1:65536",
+        ] {
+            let error = word.parse::<Device>().expect_err(word).to_string();
+            assert!(error.contains("write loopback, shm") && error.contains("board:NAME@ADDRESS"), "{error}");
+        }
+        for word in [
+            "loopback",
+            "shm:server",
+            "udp:192.0.2.1:99",
+            "udp:[2001:db8::1]:7",
+            "board@192.0.2.1:99",
+            "board@[2001:db8::1]:7",
+        ] {
             let address: HostAddress = word.parse().expect("an address");
+            assert_eq!(address.to_string(), word);
             assert_eq!(address.like(&address.to_bytes()), Some(address));
+        }
+        for word in ["shm", "board:lab@192.0.2.1"] {
+            let error = word.parse::<HostAddress>().expect_err(word).to_string();
+            assert!(error.contains("no host to call") && error.contains("board@ADDRESS"), "{error}");
         }
         assert_eq!(HostAddress::Loopback.like(b"x"), None);
         assert_eq!(HostAddress::Udp(([0; 4], 0).into()).like(b"x"), None);
+        assert_eq!(HostAddress::Board(([0; 4], 0).into()).like(b"x"), None);
     }
 }

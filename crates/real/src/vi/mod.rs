@@ -4,15 +4,16 @@
 //! Turn      the NIC has no thread of its own: whoever posts, polls or waits moves what there is to move (`core.rs`), and
 //!           a helper thread does when nobody has for a while (`turn`).
 //! Devices   `loopback` joins VIs of one process; `shm[:NAME]` joins processes of one user on one host; `udp[:ADDRESS[:PORT]]`
-//!           joins hosts.
+//!           joins hosts; `board[:NAME]@ADDRESS[:PORT]` does so over the TCP of a running board.
 //! Limits    one lock a NIC: programs that drive many queues from many threads open a NIC a thread.
 //! Left out  fork: a child must not use its parent's NIC.
 
+mod carried;
 mod core;
 mod desks;
 mod device;
 
-pub use device::{Device, HostAddress, OpenError, UDP_PORT};
+pub use device::{BOARD_PORT, Device, HostAddress, OpenError, UDP_PORT};
 
 use self::core::Core;
 use crate::turn::{Ended, Helping, Machine, Turn};
@@ -47,6 +48,8 @@ pub enum Failure {
     OnCompletionQueue,
     /// The NIC has been closed.
     Closed,
+    /// The board on which the NIC is has gone.
+    Gone,
 }
 
 impl fmt::Display for Failure {
@@ -59,6 +62,7 @@ impl fmt::Display for Failure {
                 f.write_str("the queue's completions go to a completion queue: wait for that instead")
             }
             Failure::Closed => f.write_str("the NIC has been closed: open another"),
+            Failure::Gone => f.write_str("the board has gone: open another NIC when it runs again"),
         }
     }
 }
@@ -317,8 +321,8 @@ impl Nic {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
-        let look = |core: &mut Core| core.nic.receive_done(vi).transpose();
-        self.turn.wait(Queue::Receive(vi), Some(wait), timeout, look)?.map_err(Failure::Refused)
+        self.wait_by(Queue::Receive(vi), Some(wait), timeout, |core| core.nic.receive_done(vi).transpose())?
+            .map_err(Failure::Refused)
     }
 
     /// Waits for a completion of a completion queue.
@@ -514,7 +518,20 @@ impl Nic {
         timeout: Duration,
         look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Failure> {
-        Ok(self.turn.wait(queue, None, timeout, look)?)
+        self.wait_by(queue, None, timeout, look)
+    }
+
+    fn wait_by<T>(
+        &self,
+        queue: Queue,
+        once: Option<Wait>,
+        timeout: Duration,
+        mut look: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Result<T, Failure> {
+        // What there still is comes first; then nothing comes any more.
+        self.turn.wait(queue, once, timeout, |core| {
+            look(core).map(Ok).or_else(|| core.is_gone().then_some(Err(Failure::Gone)))
+        })?
     }
 }
 

@@ -1,0 +1,373 @@
+//! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is killed.
+
+use crate::place::{LONG, PORT, Place, enter, text};
+use kiban_ground::{Region, SharedBytes, Wait};
+use kiban_real::clock::process_cpu_nanos;
+use kiban_real::vi::{Address, Device, Failure, Nic};
+use kiban_stack::vi::{
+    Done, Event, MemoryAttributes, Reliability, Remote, Segment, Status, ViAttributes, ViState, Work,
+};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const ATTACH: &str = "[[service]]\nkind = \"attach\"\nsessions = 512\n";
+const MEMORY_BYTES: usize = 4 << 20;
+
+/// One of two boards that are joined: 10.1.0.`own` on a circuit over the loopback.
+fn joined(name: &str, own: u8, other: u8) -> String {
+    format!(
+        "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
+         address = \"10.1.0.{own}/24\"\n[[port.pvc]]\nvc = \"0.100\"\n{ATTACH}"
+    )
+}
+
+/// This very test in a process of its own, which finds the boards of this place; `role` is for it.
+fn in_a_process_of_its_own(story: &str, place: &Place, role: &str) {
+    let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
+    child.args([&format!("vi::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
+    let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &place.0).output();
+    let output = output.expect("a test can be started");
+    let told = text(&output);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", place.log());
+}
+
+/// The two boards, and what is to be told of them.
+fn over_two_boards(story: &str, tell: impl FnOnce(u32)) {
+    if let Ok(role) = std::env::var("KIBAN_TEST_ROLE") {
+        return tell(role.parse().expect("the process of a board"));
+    }
+    if !enter() {
+        return;
+    }
+    let place = Place::new(story.split('_').next().expect("a word"));
+    let _far = place.up(&joined("far", 2, 1));
+    let near = place.up(&joined("near", 1, 2));
+    in_a_process_of_its_own(story, &place, &near.child.id().to_string());
+}
+
+/// A VI with memory of its own.
+struct End {
+    nic: Nic,
+    memory: Region,
+    handle: u32,
+    vi: u32,
+}
+
+fn open(device: &str) -> Nic {
+    Nic::open(&device.parse::<Device>().expect("a device"))
+        .unwrap_or_else(|error| panic!("{device}: {error}"))
+}
+
+fn end(nic: &Nic, reliability: Reliability) -> End {
+    let tag = nic.create_tag().expect("room");
+    let memory = Region::new(0, MEMORY_BYTES);
+    let all = MemoryAttributes { tag, rdma_write: true, rdma_read: true };
+    let handle = nic.register(memory.clone(), all).expect("room");
+    let rdma_read = reliability != Reliability::Unreliable;
+    let transfer_bytes_max = MEMORY_BYTES as u32;
+    let attributes =
+        ViAttributes { reliability, transfer_bytes_max, qos: 0, tag, rdma_write: true, rdma_read };
+    let vi = nic.create_vi(attributes, None, None).expect("room");
+    End { nic: nic.clone(), memory, handle, vi }
+}
+
+impl End {
+    fn at(&self, address: u64, length: u32) -> [Segment; 1] {
+        [Segment { address, handle: self.handle, length }]
+    }
+
+    fn receive(&self, cookie: u64, at: u64, length: u32) {
+        self.nic.post_receive(self.vi, cookie, &self.at(at, length)).expect("room");
+    }
+
+    fn send(&self, cookie: u64, at: u64, length: u32) {
+        self.nic.post_send(self.vi, Work::send(cookie, &self.at(at, length))).expect("connected");
+    }
+
+    fn fill(&self, at: u64, bytes: &[u8]) {
+        self.memory.write(at, SharedBytes::from(bytes)).expect("within");
+    }
+
+    fn holds(&self, at: u64, bytes: &[u8]) -> bool {
+        self.memory.read(at, bytes.len()).expect("within") == bytes
+    }
+
+    fn received(&self) -> Done {
+        self.nic.receive_wait(self.vi, LONG).expect("something comes")
+    }
+
+    fn sent(&self) -> Done {
+        self.nic.send_wait(self.vi, LONG).expect("it leaves")
+    }
+
+    fn address(&self, discriminator: &[u8]) -> Address {
+        Address { host: self.nic.address(), discriminator: discriminator.to_vec() }
+    }
+}
+
+/// Connects two VIs, the second of which calls.
+fn join(server: &End, client: &End) {
+    server.nic.listen(b"port").expect("room");
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let request = server.nic.connect_wait(b"port", LONG).expect("somebody asks");
+            assert_eq!(request.from.host, client.nic.address(), "who calls is known by where it is called");
+            server.nic.accept(&request, server.vi).expect("the ends are alike");
+        });
+        client.nic.connect(client.vi, b"mine", &server.address(b"port"), LONG).expect("somebody waits");
+    });
+}
+
+fn noise(length: u32, seed: u32) -> Vec<u8> {
+    (0..length).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+/// A message of each length both ways, from the front of a memory to the middle of the other.
+fn exchange(ends: [&End; 2], lengths: &[u32]) {
+    let middle = MEMORY_BYTES as u64 / 2;
+    for (round, &length) in lengths.iter().enumerate() {
+        for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            let bytes = noise(length, from.vi + round as u32);
+            from.fill(0, &bytes);
+            to.receive(1, middle, length);
+            from.send(2, 0, length);
+            let done = to.received();
+            assert_eq!((done.cookie, done.status, done.length), (1, Status::OK, length));
+            assert!(to.holds(middle, &bytes), "{length}");
+            assert_eq!(from.sent().status, Status::OK);
+        }
+    }
+}
+
+#[test]
+fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
+    let story = "vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves";
+    over_two_boards(story, |_| {
+        let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
+        assert_eq!(near.address().to_string(), "board@10.1.0.1:4808");
+        let longest = near.packet_bytes() as u32 - 32;
+        for reliability in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
+            let ends = [end(&far, reliability), end(&near, reliability)];
+            join(&ends[0], &ends[1]);
+            exchange([&ends[0], &ends[1]], &[1, 31, 8192, longest, longest + 1, 2 * longest + 7]);
+            if reliability == Reliability::Delivery {
+                exchange([&ends[0], &ends[1]], &[MEMORY_BYTES as u32 / 2]);
+            }
+        }
+        // Memory that is written and read while nobody there looks.
+        let [server, client] = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
+        join(&server, &client);
+        let bytes = noise(300_000, 9);
+        client.fill(0, &bytes);
+        let there = Remote { address: 1000, handle: server.handle };
+        near.post_send(client.vi, Work::write(1, &client.at(0, 300_000), there)).expect("connected");
+        near.post_send(client.vi, Work::read(2, &client.at(1 << 20, 300_000), there)).expect("connected");
+        assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);
+        assert!(server.holds(1000, &bytes) && client.holds(1 << 20, &bytes));
+        // Many VIs on this one path, all at once.
+        let pairs: Vec<_> = (0..40)
+            .map(|_| {
+                let pair = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
+                join(&pair[0], &pair[1]);
+                pair
+            })
+            .collect();
+        for (seed, [server, client]) in pairs.iter().enumerate() {
+            server.receive(0, 0, 20_000);
+            client.fill(0, &noise(20_000, seed as u32));
+            client.send(0, 0, 20_000);
+        }
+        for (seed, [server, client]) in pairs.iter().enumerate() {
+            assert_eq!((server.received().length, client.sent().status), (20_000, Status::OK));
+            assert!(server.holds(0, &noise(20_000, seed as u32)), "{seed}");
+        }
+        // All that was one path: nothing was lost, nothing was sent again.
+        let counters = [near.counters(), far.counters()];
+        assert!(counters.iter().all(|it| (it.malformed, it.gaps, it.resends, it.broken) == (0, 0, 0, 0)));
+        // Nobody has anything to do.
+        near.set_wait(Wait::Interrupt);
+        far.set_wait(Wait::Interrupt);
+        let before = process_cpu_nanos();
+        std::thread::scope(|threads| {
+            for nic in [&near, &far] {
+                threads.spawn(|| assert_eq!(nic.event_wait(Duration::from_secs(1)), Err(Failure::Timeout)));
+            }
+        });
+        let busy = Duration::from_nanos(process_cpu_nanos() - before);
+        assert!(busy < Duration::from_millis(100), "two idle NICs took {busy:?} of a second");
+        // Whoever waits asleep is woken.
+        std::thread::scope(|threads| {
+            server.receive(5, 0, 8);
+            let waits = threads.spawn(|| server.received());
+            client.send(6, 0, 8);
+            assert_eq!((waits.join().expect("no panic").cookie, client.sent().status), (5, Status::OK));
+        });
+    });
+}
+
+#[test]
+fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
+    let story = "nics_that_call_each_other_at_once_are_one_path_to_each_other";
+    over_two_boards(story, |_| {
+        for port in 5000..5008 {
+            let nics =
+                [open(&format!("board:near@10.1.0.1:{port}")), open(&format!("board:far@10.1.0.2:{port}"))];
+            let ends = [end(&nics[0], Reliability::Delivery), end(&nics[1], Reliability::Delivery)];
+            let names: [&[u8]; 2] = [b"one", b"two"];
+            let ask = |own: usize| {
+                let remote = ends[1 - own].address(names[1 - own]);
+                nics[own].connect_peer(ends[own].vi, names[own], &remote, LONG).expect("idle");
+                nics[own].peer_wait(ends[own].vi, LONG).expect("the other asks as well");
+            };
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| ask(1));
+                ask(0);
+                other.join().expect("no panic");
+            });
+            exchange([&ends[0], &ends[1]], &[1, 100_000]);
+            // Further VIs go the same way, whoever calls.
+            for [server, client] in [[0, 1], [1, 0]] {
+                let pair =
+                    [end(&nics[server], Reliability::Reception), end(&nics[client], Reliability::Reception)];
+                join(&pair[0], &pair[1]);
+                exchange([&pair[0], &pair[1]], &[1000]);
+            }
+        }
+        // One that comes again has the same name, and is another.
+        let far = open("board:far@10.1.0.2");
+        for round in 0..3 {
+            let near = open("board:near@10.1.0.1");
+            let ends = [end(&far, Reliability::Delivery), end(&near, Reliability::Delivery)];
+            join(&ends[0], &ends[1]);
+            exchange([&ends[0], &ends[1]], &[round + 1]);
+            drop(near);
+            drop(ends);
+        }
+    });
+}
+
+#[test]
+fn who_waits_on_a_board_that_is_killed_is_told() {
+    let story = "who_waits_on_a_board_that_is_killed_is_told";
+    over_two_boards(story, |board| {
+        let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
+        let [server, client] = [end(&near, Reliability::Delivery), end(&far, Reliability::Delivery)];
+        join(&server, &client);
+        exchange([&server, &client], &[1000]);
+        server.receive(1, 0, 8);
+        let broken = near.counters().broken;
+        std::thread::scope(|threads| {
+            let receives = threads.spawn(|| server.received());
+            let waits = threads.spawn(|| near.connect_wait(b"late", Duration::MAX));
+            let status = Command::new("kill").args(["-KILL", &board.to_string()]).status().expect("kill");
+            assert!(status.success());
+            let done = receives.join().expect("no panic");
+            assert_eq!((done.cookie, done.status), (1, Status::FLUSHED));
+            assert_eq!(waits.join().expect("no panic"), Err(Failure::Gone));
+        });
+        assert_eq!(near.vi(server.vi).expect("there").0, ViState::Error);
+        assert_eq!(near.counters().broken, broken + 1);
+        let lost = near.event().expect("it is told");
+        assert!(matches!(lost, Event::ConnectionLost { vi, .. } if vi == server.vi), "{lost:?}");
+        // Nothing comes of it any more.
+        near.disconnect(server.vi).expect("in error");
+        let again = near.connect(server.vi, b"mine", &client.address(b"port"), LONG);
+        assert!(matches!(again, Err(Failure::Connect(_))), "{again:?}");
+        let before = process_cpu_nanos();
+        assert_eq!(far.event_wait(Duration::from_millis(300)), Err(Failure::Timeout), "the far board runs");
+        let busy = Duration::from_nanos(process_cpu_nanos() - before);
+        assert!(busy < Duration::from_millis(150), "a NIC without a board took {busy:?}");
+        let none =
+            Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device")).expect_err("it is dead");
+        assert!(none.to_string().contains("no board near takes clients"), "{none}");
+    });
+}
+
+/// `kiban vi serve`, until the end of the story.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(place: &Place, device: &str) -> Server {
+    let mut server = place
+        .command(&["vi", "serve", "--device", device])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().expect("piped")).read_line(&mut line).expect("it says so");
+    assert!(line.starts_with("serving at board@10.9.0.2:4808"), "{line}");
+    Server(server)
+}
+
+fn measures(place: &Place, what: &[&str]) {
+    let output = place.kiban(&[&["vi"], what, &["--count", "200", "--quiet", "--json"]].concat());
+    assert!(output.status.success(), "{what:?}: {}", text(&output));
+}
+
+/// Whether a stranger is closed: nothing more comes.
+fn is_closed(stranger: &mut TcpStream) -> bool {
+    stranger.set_read_timeout(Some(LONG)).expect("a socket");
+    match stranger.read(&mut [0; 64]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("vi-strangers");
+    let _board = place.up(&format!("{PORT}{ATTACH}"));
+    let _server = serve(&place, "board:lab@10.9.0.2");
+    let pingpong = ["pingpong", "board@10.9.0.2"];
+    measures(&place, &pingpong);
+    let call = || TcpStream::connect("10.9.0.2:4808").expect("it listens");
+    let hello = |version: u16, ip: [u8; 4]| {
+        let mapped = std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets();
+        [b"kiban-vi", &version.to_be_bytes()[..], &[0, 0], &mapped].concat()
+    };
+    let kernel = [10, 9, 0, 1];
+    let decent = hello(1, kernel);
+    for words in [
+        b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n".to_vec(),
+        vec![0; 28],
+        hello(2, kernel),
+        // Somebody else.
+        hello(1, [10, 9, 0, 7]),
+        // No packet, one that is too long, one that is none.
+        [&decent[..], &[0; 4]].concat(),
+        [&decent[..], &[0xff; 4]].concat(),
+        [&decent[..], &40u32.to_be_bytes(), &[7; 40]].concat(),
+    ] {
+        let mut stranger = call();
+        stranger.write_all(&words).expect("it is taken");
+        assert!(is_closed(&mut stranger), "{words:?}");
+    }
+    // One that goes in the midst of a word.
+    call().write_all(&decent[..20]).expect("it is taken");
+    measures(&place, &pingpong);
+    // More than may be silent; then none is left, and there is room again.
+    let clock = kiban_real::Clock::new();
+    let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
+    assert!(silent.iter_mut().all(is_closed));
+    assert!(clock.now().as_secs_f64() < 20.0, "each has some seconds");
+    measures(&place, &["stream", "board@10.9.0.2:4808", "--level", "reception", "--bytes", "100000"]);
+    // Both ends on the one board, in one process.
+    measures(&place, &["pingpong", "--device", "board:lab@10.9.0.2:5000"]);
+    let unknown = place.kiban(&["vi", "pingpong", "board:lab"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown).contains("board:NAME@ADDRESS"), "{}", text(&unknown));
+    let taken = place.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
+    assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
+    assert!(!place.log().contains("panicked"), "{}", place.log());
+}
