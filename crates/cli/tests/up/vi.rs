@@ -370,4 +370,9 @@ fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
     let taken = place.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
     assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
     assert!(!place.log().contains("panicked"), "{}", place.log());
+    // A board with fewer streams than a NIC takes.
+    let _small = place.up(&joined("small", 3, 4).replace("512", "31"));
+    let full = place.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
+    assert_eq!(full.status.code(), Some(1));
+    assert!(text(&full).contains("raise `sessions`"), "{}", text(&full));
 }

@@ -102,7 +102,15 @@ impl OnBoard {
     fn open(name: Option<&str>, at: SocketAddr) -> io::Result<OnBoard> {
         let streams = if at.port() == 0 { STREAMS_CALLING } else { STREAMS_CALLED };
         let board = Board::attach(name, Settings { streams, ..Settings::default() })?;
-        let said = |error: io::Error| io::Error::new(error.kind(), format!("{at} on the board: {error}"));
+        let said = |error: io::Error| {
+            let message = match board.is_gone() {
+                true => format!(
+                    "the board has no {streams} streams left: raise `sessions` of its service \"attach\""
+                ),
+                false => format!("{at} on the board: {error}"),
+            };
+            io::Error::new(error.kind(), message)
+        };
         let listener = (at.port() != 0).then(|| board.listen(at).map_err(said)).transpose()?;
         Ok(OnBoard { board, listener, at })
     }
