@@ -548,8 +548,9 @@ fn who_reads_is_served_though_others_hold_all_memory() {
     pair.run();
     let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("nobody came") };
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
-    while got < 1 << 20 {
-        assert!(pair.now.since(begun) < Duration::from_secs(40), "{got} bytes");
+    // Not fast: whatever comes home is shared with those who have not been written to yet.
+    while got < 32 << 10 {
+        assert!(pair.now.since(begun) < Duration::from_secs(60), "{got} bytes");
         // Whoever is told to write does.
         for told in pair.told(0) {
             if let Completion::Writable { stream } = told {

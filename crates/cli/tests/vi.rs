@@ -55,7 +55,7 @@ fn a_server_of_another_process_is_measured_by_name() {
 fn mistakes_are_told_with_a_remedy() {
     for (arguments, words) in [
         (&["vi", "pingpong", "shm:nobody-here-at-all"][..], "start the other side first"),
-        (&["vi", "serve", "--device", "loopback"], "give shm:NAME or udp:ADDRESS"),
+        (&["vi", "serve", "--device", "loopback"], "give shm:NAME, udp:ADDRESS or board:NAME@ADDRESS"),
         (&["vi", "pingpong", "nic0"], "write loopback, shm, shm:NAME"),
         (&["vi", "pingpong", "--wait", "soon"], "poll, interrupt, hybrid:100us"),
     ] {

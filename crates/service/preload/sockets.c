@@ -259,7 +259,7 @@ static bool receive(int socket, struct entry *told, int *file, int flags) {
     return false;
 }
 
-/* Asks the board: 0, or an error's number; ENOTCONN when there is no board to ask. */
+/* Asks the board: 0, or an error's number; ENOTCONN when there is no board to ask, ECONNABORTED when it did not answer. */
 static int ask(const struct entry *entry, struct entry *told, int *file) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, door);
@@ -267,12 +267,13 @@ static int ask(const struct entry *entry, struct entry *told, int *file) {
     if (socket_ < 0)
         return errno;
     int error = 0;
-    if (system_connect(socket_, (struct sockaddr *)&name, sizeof name))
-        error = ENOTCONN;
-    else if (send(socket_, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
-        error = ENOTCONN;
+    while (!error && system_connect(socket_, (struct sockaddr *)&name, sizeof name))
+        if (errno != EINTR)
+            error = errno == ENOENT || errno == ECONNREFUSED ? ENOTCONN : errno;
+    while (!error && send(socket_, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
+        error = errno == EINTR ? 0 : ECONNABORTED;
     while (!error && !receive(socket_, told, file, 0))
-        error = errno == EINTR ? 0 : ENOTCONN;
+        error = errno == EINTR ? 0 : ECONNABORTED;
     close(socket_);
     return error;
 }
@@ -360,7 +361,7 @@ static bool failed(int fd) {
 }
 
 /* Nothing was read: whether that is an end, or a reset. */
-static ssize_t ended(int fd, ssize_t count, size_t wanted) {
+static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
     struct known known;
     if (count || !wanted || !find(fd, &known) || known.state != CONNECTED || known.is_judged)
         return count;
@@ -376,9 +377,13 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted) {
     int file = -1, error = ask(&entry, &told, &file);
     if (file >= 0)
         close(file);
-    known.is_judged = true;
-    note(fd, known);
-    return error || told.what != TOLD_ENDED || told.code == CLOSED ? count : fail(error_of(told.code));
+    if (!(flags & MSG_PEEK)) {
+        known.is_judged = true;
+        note(fd, known);
+    }
+    if (error)
+        return fail(ECONNRESET); /* The board has gone. */
+    return told.what != TOLD_ENDED || told.code == CLOSED ? count : fail(error_of(told.code));
 }
 
 /* ---- The calls ---- */
@@ -441,6 +446,8 @@ static int listen_there(int fd, struct known *known, enum state state) {
     struct entry entry = {.what = ASK_LISTEN}, told;
     put(&entry, LOCAL, (struct sockaddr *)&known->name[LOCAL], sizeof known->name[LOCAL]);
     int file = -1, error = ask(&entry, &told, &file);
+    if (error && error != ENOTCONN)
+        return error;
     if (error || told.code == NO_ROUTE || told.code == BAD_ADDRESS) {
         if (file >= 0)
             close(file);
@@ -450,7 +457,7 @@ static int listen_there(int fd, struct known *known, enum state state) {
     if (told.what != TOLD_LISTENING || told.code || file < 0) {
         if (file >= 0)
             close(file);
-        return told.code ? error_of(told.code) : EPROTO;
+        return told.code ? error_of(told.code) : EMFILE;
     }
     if ((error = take_place(fd, file)))
         return error;
@@ -491,14 +498,17 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
     }
     int file = -1, error = ask(&entry, &told, &file);
     bool is_ours = !error && told.what == TOLD_OPENED && file >= 0;
+    if (error && error != ENOTCONN)
+        return fail(error);
     if (!is_ours && (error || told.code == NO_ROUTE || told.code == BAD_ADDRESS)) {
         /* The system's. */
         if (file >= 0)
             close(file);
         return connect_there(fd, &known, name, length);
     }
+    /* Without a reason it is this program's last file that the answer found taken. */
     if (!is_ours)
-        return fail(error_of(told.code));
+        return fail(told.code ? error_of(told.code) : EMFILE);
     bool waits = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
     if ((error = take_place(fd, file)))
         return fail(error);
@@ -674,7 +684,10 @@ OURS int setsockopt(int fd, int level, int option, const void *value, socklen_t 
 OURS int shutdown(int fd, int how) {
     pthread_once(&once, find_all);
     struct known known;
-    if (find(fd, &known) && known.state == CONNECTED && how != SHUT_RD) {
+    bool is_known = find(fd, &known);
+    if (is_known && known.state == CONNECTING)
+        outcome(fd, &known, 0);
+    if (is_known && known.state == CONNECTED && how != SHUT_RD) {
         known.has_finished = true;
         note(fd, known);
     }
@@ -683,22 +696,22 @@ OURS int shutdown(int fd, int how) {
 
 OURS ssize_t read(int fd, void *target, size_t bytes) {
     pthread_once(&once, find_all);
-    return failed(fd) ? -1 : ended(fd, system_read(fd, target, bytes), bytes);
+    return failed(fd) ? -1 : ended(fd, system_read(fd, target, bytes), bytes, 0);
 }
 
 OURS ssize_t readv(int fd, const struct iovec *parts, int count) {
     pthread_once(&once, find_all);
-    return failed(fd) ? -1 : ended(fd, system_readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0);
+    return failed(fd) ? -1 : ended(fd, system_readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0, 0);
 }
 
 OURS ssize_t recv(int fd, void *target, size_t bytes, int flags) {
     pthread_once(&once, find_all);
-    return failed(fd) ? -1 : ended(fd, system_recv(fd, target, bytes, flags), bytes);
+    return failed(fd) ? -1 : ended(fd, system_recv(fd, target, bytes, flags), bytes, flags);
 }
 
 OURS ssize_t recvfrom(int fd, void *target, size_t bytes, int flags, struct sockaddr *name, socklen_t *length) {
     pthread_once(&once, find_all);
-    return failed(fd) ? -1 : ended(fd, system_recvfrom(fd, target, bytes, flags, name, length), bytes);
+    return failed(fd) ? -1 : ended(fd, system_recvfrom(fd, target, bytes, flags, name, length), bytes, flags);
 }
 
 OURS ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
@@ -706,7 +719,7 @@ OURS ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     if (failed(fd))
         return -1;
     ssize_t count = system_recvmsg(fd, message, flags);
-    return ended(fd, count, message && message->msg_iovlen ? message->msg_iov[0].iov_len : 0);
+    return ended(fd, count, message && message->msg_iovlen ? message->msg_iov[0].iov_len : 0, flags);
 }
 
 /* What programs call that were compiled with checks (_FORTIFY_SOURCE). */

@@ -23,7 +23,6 @@ const OF_PORT: [(&str, &[&str]); 5] = [
     (
         "reassembly",
         &[
-            "cells_hec_bad",
             "frames_crc_wrong",
             "frames_length_wrong",
             "frames_indicator_wrong",

@@ -56,7 +56,7 @@ struct Recording {
 impl Recording {
     /// Whether it has come to a bound.
     fn is_full(&self) -> bool {
-        self.packets >= self.packets_max || self.fault.is_some()
+        self.packets >= self.packets_max || self.bytes >= BYTES_MAX || self.fault.is_some()
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -190,9 +190,7 @@ impl Tape {
             }
         }
         recording.bytes += bytes.len() as u64;
-        if recording.bytes > BYTES_MAX {
-            recording.fault = Some(format!("it is longer than {BYTES_MAX} bytes"));
-        } else if let Err(error) = recording.file.write_all(&bytes) {
+        if let Err(error) = recording.file.write_all(&bytes) {
             recording.fault = Some(error.to_string());
         }
         if recording.is_full() {

@@ -127,6 +127,15 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
     drop(pages);
     talk.check_home();
 
+    // A FIN alone waits behind the window: it keeps nothing, and may wait.
+    let mut talk = Talk::established(Config::default());
+    talk.write(b"one");
+    talk.hear(seg(ACK, 1, 4, 0), b"");
+    talk.finish().unwrap();
+    let _pages: Vec<_> = std::iter::from_fn(|| talk.station.memory.transmit.take()).collect();
+    wait(&mut talk, 100);
+    assert_eq!(talk.state(), Some(State::FinWait1));
+
     // Not before its time, and not where a board is to wait for ever.
     for config in
         [Config { stuck_patience: None, ..Config::default() }, Config { shares: false, ..Config::default() }]

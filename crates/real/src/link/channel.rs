@@ -221,12 +221,13 @@ impl Half {
     }
 
     fn call_there(door: &SocketAddrUnix, own: &[u8], bytes: usize) -> io::Result<Half> {
+        // Whoever has no place for callers hangs up on those who take their time.
+        let memory = make(bytes)?;
+        let region = map(memory.as_fd(), bytes..=bytes)?;
         let socket = connect(door)?;
         if !is_ours(&socket) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let memory = make(bytes)?;
-        let region = map(memory.as_fd(), bytes..=bytes)?;
         send_with(&socket, own, &[memory.as_fd()])?;
         Ok(Half { socket: Some(socket), calls: Some(region) })
     }

@@ -342,8 +342,9 @@ impl Core {
                 }
             }
             budget = budget.saturating_sub(read);
-            // Less than there was room for: that was all.
+            // Less than there was room for: that was all, but an end that stands behind it and is not announced again.
             if read < first + most {
+                self.more |= self.lines.get(&end).is_some_and(|line| line.carrier.has_more_unsaid());
                 return;
             }
             if budget == 0 {

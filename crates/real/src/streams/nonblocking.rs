@@ -118,8 +118,9 @@ impl Board {
     pub fn is_gone(&self) -> bool {
         let hung_up = self.0.channel.is_gone();
         self.0.with(|core| {
+            // Though nothing was told there may be room for what is asked.
+            core.hear();
             if hung_up && !core.is_gone {
-                core.hear();
                 core.end();
             }
             core.is_gone

@@ -102,15 +102,7 @@ impl OnBoard {
     fn open(name: Option<&str>, at: SocketAddr) -> io::Result<OnBoard> {
         let streams = if at.port() == 0 { STREAMS_CALLING } else { STREAMS_CALLED };
         let board = Board::attach(name, Settings { streams, ..Settings::default() })?;
-        let said = |error: io::Error| {
-            let message = match board.is_gone() {
-                true => format!(
-                    "the board has no {streams} streams left: raise `sessions` of its service \"attach\""
-                ),
-                false => format!("{at} on the board: {error}"),
-            };
-            io::Error::new(error.kind(), message)
-        };
+        let said = |error: io::Error| io::Error::new(error.kind(), format!("{at} on the board: {error}"));
         let listener = (at.port() != 0).then(|| board.listen(at).map_err(said)).transpose()?;
         Ok(OnBoard { board, listener, at })
     }
@@ -232,6 +224,10 @@ impl Core {
     pub(crate) fn path_to(&mut self, host: &HostAddress) -> io::Result<u32> {
         let own = *host == self.address || *host == HostAddress::Loopback;
         let wanted = if own { &HostAddress::Loopback } else { host };
+        if matches!(host, HostAddress::Board(to) if to.port() == 0) {
+            // So stand callers here that have not said who they are.
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "nobody is called at port 0"));
+        }
         if let Some(way) = self.links.iter().find(|way| way.host == *wanted) {
             return Ok(way.path);
         }
@@ -242,7 +238,7 @@ impl Core {
                 self.add_half(half, host.clone())
             }
             (HostAddress::Udp(to), HostAddress::Udp(_)) => self.add_udp(*to),
-            (HostAddress::Board(to), HostAddress::Board(own)) if to.port() != 0 => self.call(*to, *own),
+            (HostAddress::Board(to), HostAddress::Board(own)) => self.call(*to, *own),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "an address of another kind of device")),
         }
     }
@@ -612,6 +608,8 @@ impl Machine for Core {
         self.rearm = false;
         if let Some(on) = &self.board {
             on.board.arm();
+            // Callers, and words of those who called: nobody rings again for what came before.
+            self.around_at = Instant::ZERO;
             self.links.iter().filter_map(Way::carried).for_each(Carried::arm);
         }
         self.links.iter().filter_map(Way::shm).for_each(|link| link.channel.own_bell().arm());

@@ -427,6 +427,8 @@ impl Nic {
                     Failure::Connect(ConnectError::NoMatch)
                 }
                 io::ErrorKind::InvalidInput => Failure::Refused(Refusal::BadAddress),
+                // Of the board's streams all that this NIC has are in use.
+                io::ErrorKind::OutOfMemory => Failure::Refused(Refusal::TooMany),
                 _ => Failure::Connect(ConnectError::Unreachable),
             })?;
             let until = if timeout == Duration::MAX { Instant::NEVER } else { now + timeout };

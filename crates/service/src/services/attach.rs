@@ -238,7 +238,7 @@ fn attached(half: &mut Half, free: usize) -> Result<Option<(Desk, Arc<Channel>)>
         }
         asked = its.slots();
         if asked > free {
-            return Err(format!("{free} of its streams are free, and {asked} were asked for"));
+            return Err(format!("{free} streams are free, {asked} asked: raise `sessions`"));
         }
         layout = Some(its);
         Ok(())

@@ -307,9 +307,9 @@ impl Session {
         }
         let held = self.queue.bytes();
         let mut most = self.send_most(config).min(share.allowance(held, config.floor_bytes));
-        if share.is_scarce() {
-            // What its peer does not take now helps nobody.
-            most = most.min(self.window.max(config.floor_bytes));
+        if share.is_scarce() && self.is_shut_out() {
+            // What its peer does not take helps nobody.
+            most = most.min(config.floor_bytes);
         }
         most.saturating_sub(held)
     }
@@ -328,6 +328,8 @@ impl Session {
     pub(super) fn wakes_writer(&self, config: &Config, share: &Share) -> bool {
         let free = self.free(config, share);
         match config.send_low_water_bytes {
+            // With nothing under way nobody would ask again.
+            None if self.queue.bytes() == 0 => free > 0,
             None => free >= WRITABLE_BYTES.min(config.send_buffer_bytes / 2),
             Some(low) => {
                 // Of the buffer as it was asked for, rounded or not.

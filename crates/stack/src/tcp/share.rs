@@ -5,8 +5,8 @@
 //!           memory, n get 1/(n+1) each, and 1/(n+1) stays free for whoever comes next.
 //! Floor     below `floor_bytes` a session is never refused by the ledger: an idle one costs nothing, and a new one
 //!           always starts.
-//! Scarce    once a quarter is left nobody is promised more than the peer's window, or the floor: else those who came first, and
-//!           whose peers take nothing, would hold all of it for as long as their peers like.
+//! Scarce    once a quarter is left, whose peer keeps its window closed is promised no more than the floor: it would hold what it has
+//!           for as long as its peer likes.
 //! Pages     a holder's bytes lie in pages that are not all full: whoever holds anything is charged `overhead` on top.
 //! Off       a ledger may be told to promise anything to everybody, as boards did before (`Config::shares`).
 //! Limits    a ledger promises, it does not allocate: floors may add up to more than there is, and then the pool

@@ -165,7 +165,10 @@ impl Core {
             return;
         };
         if !*connected {
-            return self.on_writable(end, now);
+            self.on_writable(end, now);
+            // What came with its opening is read at the next look.
+            self.more |= self.lines.get(&end).is_some_and(|line| line.connected);
+            return;
         }
         if *blocked && stream.has_room() {
             *blocked = false;

@@ -55,6 +55,14 @@ impl Carrier {
         matches!(self, Carrier::Socket { shared: None, .. })
     }
 
+    /// Whether there is an end, or more, that no event of its own will say.
+    pub(super) fn has_more_unsaid(&self) -> bool {
+        match self {
+            Carrier::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
+            Carrier::Board(stream) => stream.has_news(),
+        }
+    }
+
     /// Whether it has connected.
     pub(super) fn is_connected(&mut self) -> io::Result<bool> {
         match self {

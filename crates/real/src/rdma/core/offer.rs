@@ -113,7 +113,8 @@ impl Core {
 
     /// Looks at streams in shared memory.
     pub(super) fn look_at_shared(&mut self, now: Instant) {
-        let count = self.shared.len().min(SHARED_MAX);
+        // Who is about to sleep has to have looked at all.
+        let count = if self.armed { self.shared.len() } else { self.shared.len().min(SHARED_MAX) };
         for _ in 0..count {
             self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);
             let Some(&end) = self.shared.get(self.shared_at) else { return };

@@ -149,7 +149,9 @@ impl Session {
     /// Whether bytes wait behind a closed window, for long, while nobody finds a page.
     pub(super) fn keeps_memory_from_others(&self, desk: &mut Desk<'_, '_>) -> bool {
         let Some(patience) = desk.config.stuck_patience.filter(|_| desk.config.shares) else { return false };
-        self.watch.owing_since != Instant::NEVER
+        // A FIN alone keeps nothing.
+        self.queue.bytes() > 0
+            && self.watch.owing_since != Instant::NEVER
             && self.watch.owing_since + patience <= desk.cx.now
             && desk.cx.memory.transmit.at_home() == 0
     }
