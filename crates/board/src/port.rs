@@ -408,6 +408,7 @@ impl AtmPort {
     fn send(&mut self, next: IpAddr, mut pdu: Pdu, claim: Claim, cx: &mut Context<'_>) {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
+            self.inarp.ask_again(cx.now);
             // Those who are being asked may be it.
             if !self.inarp.is_asking() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
                 self.nobody.push(next);

@@ -2,7 +2,8 @@
 //!
 //! Goal      each end of a permanent circuit learns the other's IPv4 address, and forgets it when nobody answers.
 //! States    asking: a request now and every `request_interval`, `requests_max` in all. Known: for `age`, then asking
-//!           again with the address kept meanwhile. Resting: nobody answered; asking begins again after `rest`. Fixed:
+//!           again with the address kept meanwhile. Resting: nobody answered; asking begins again after `rest`, or when
+//!           it is asked for ([`InArp::ask_again`]). Fixed:
 //!           the address was given, nothing is asked.
 //! Up        a packet without its LLC/SNAP header → [`InArpVerdict`]. A request also tells who asks.
 //! Down      [`InArp::settle`] pays once per burst: at most one reply per circuit, however many asked.
@@ -166,6 +167,20 @@ impl InArp {
         self.ends.iter().flatten().any(asks)
     }
 
+    /// A packet found no circuit: who has rested for as long as a series lasts is asked anew, as somebody may be there by now.
+    pub fn ask_again(&mut self, now: Instant) {
+        let InArpConfig { request_interval, requests_max, rest, .. } = self.config;
+        let ends =
+            self.ends.iter_mut().enumerate().filter_map(|(index, end)| Some((index as u32, end.as_mut()?)));
+        for (index, end) in ends.filter(|(_, end)| end.state == State::Resting) {
+            if end.deadline + request_interval * requests_max <= now + rest {
+                end.state = State::Asking { requests_left: requests_max };
+                end.deadline = now;
+                self.alarms.set(&mut end.alarm, index, now);
+            }
+        }
+    }
+
     /// Takes a packet in, without its LLC/SNAP header.
     pub fn on_packet(&mut self, circuit: Circuit, bytes: &[u8], now: Instant) -> InArpVerdict {
         self.counters.packets_in += 1;
@@ -320,6 +335,21 @@ mod tests {
         arp.open(CIRCUIT, Instant::ZERO);
         let moments: Vec<u64> = run(&mut arp, seconds(70)).into_iter().map(|(at, _)| at).collect();
         assert_eq!(moments, [0, 1, 2, 3, 4, 65, 66, 67, 68, 69]);
+    }
+
+    #[test]
+    fn who_rests_is_asked_again_when_somebody_wants_it_but_not_without_end() {
+        let mut arp = InArp::new(InArpConfig::new(OWN));
+        arp.open(CIRCUIT, Instant::ZERO);
+        run(&mut arp, seconds(8));
+        // It rests since the fifth second.
+        arp.ask_again(seconds(9));
+        assert!(!arp.is_asking());
+        arp.ask_again(seconds(10));
+        assert!(arp.is_asking());
+        let moments: Vec<u64> = run(&mut arp, seconds(20)).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(moments, [10, 11, 12, 13, 14]);
+        assert!(!arp.is_asking());
     }
 
     #[test]
