@@ -7,7 +7,7 @@
 
 use kiban_ground::Instant;
 use kiban_real::Clock;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -94,11 +94,12 @@ pub(crate) struct Running {
     is_over: bool,
 }
 
-fn pass_on(mut from: impl Read + Send + 'static, to: Sender<Told>) {
+/// Whole lines: what a program writes to its other output does not come into the midst of one.
+fn pass_on(from: impl Read + Send + 'static, to: Sender<Told>) {
     std::thread::spawn(move || {
-        let mut room = [0; 4096];
-        while let Ok(count @ 1..) = from.read(&mut room) {
-            if to.send(Told::Words(room[..count].to_vec())).is_err() {
+        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        while let Ok(1..) = from.read_until(b'\n', &mut line) {
+            if to.send(Told::Words(std::mem::take(&mut line))).is_err() {
                 return;
             }
         }
