@@ -18,6 +18,9 @@ use std::task::Waker;
 /// Slots that a listener offers beforehand.
 const OFFERED: usize = 16;
 
+/// No slot: the board may give it to somebody else by now.
+pub(super) const GIVEN_BACK: u32 = u32::MAX;
+
 /// A stream that has come.
 #[derive(Clone, Copy)]
 pub(super) struct Accepted {

@@ -6,7 +6,7 @@
 //! Waiting   only to attach, and to [listen](Board::listen): both end with the board's word, or after ten seconds.
 
 use super::call::{PATIENCE, Settings, is_nobody, memory_bytes, named, nobody, silent};
-use super::known::{Accepted, Core, Shared};
+use super::known::{Accepted, Core, GIVEN_BACK, Shared};
 use super::{door, error, folders, gone};
 use crate::clock::machine_nanos;
 use crate::wait::timespec;
@@ -19,9 +19,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// No slot: the board may give it to somebody else by now.
-const GIVEN_BACK: u32 = u32::MAX;
 
 /// A board of another process, whose streams are used from here. Clones are the same attachment.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use super::attachment::Attached;
 use super::gone;
-use super::known::{Accepted, Core, Slot};
+use super::known::{Accepted, Core, GIVEN_BACK, Slot};
 use crate::clock::machine_nanos;
 use kiban_board::streams::Ask;
 use std::future::poll_fn;
@@ -52,12 +52,9 @@ impl Stream {
     }
 
     /// Ends it at once: the peer is reset.
-    pub fn reset(self) {
-        self.attached.with(|core| core.ask(Ask::Abort { slot: self.at.slot }));
-        // What dropping it would ask for has been done: only the share in the attachment goes.
-        let mut own = std::mem::ManuallyDrop::new(self);
-        own.at.slot = u32::MAX;
-        drop(std::mem::ManuallyDrop::into_inner(own));
+    pub fn reset(mut self) {
+        let slot = std::mem::replace(&mut self.at.slot, GIVEN_BACK);
+        self.attached.with(|core| core.ask(Ask::Abort { slot }));
     }
 
     /// Looks for something until it is there or the time for looking is over; then `wait` says how it is waited for.
@@ -134,7 +131,7 @@ impl AsyncWrite for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.at.slot != u32::MAX {
+        if self.at.slot != GIVEN_BACK {
             self.attached.with(|core| core.give_up(self.at.slot));
         }
     }

@@ -71,29 +71,20 @@ fn understand(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAddr>
 #[derive(PartialEq, Eq, Debug)]
 struct Alien;
 
-/// Bytes that have come, of which some were taken.
-struct Inbox {
+/// Bytes on their way through, of which some were taken.
+struct Buffer {
     room: Box<[u8]>,
     from: usize,
     to: usize,
 }
 
-impl Inbox {
-    fn new() -> Inbox {
-        Inbox { room: vec![0; ROOM_BYTES].into(), from: 0, to: 0 }
+impl Buffer {
+    fn new() -> Buffer {
+        Buffer { room: vec![0; ROOM_BYTES].into(), from: 0, to: 0 }
     }
 
     fn here(&self) -> &[u8] {
         &self.room[self.from..self.to]
-    }
-
-    /// Bytes for which there is room.
-    fn free(&self) -> usize {
-        self.room.len() - self.to
-    }
-
-    fn put(&mut self, run: SharedBytes<'_>) {
-        self.to += run.copy_to(0, &mut self.room[self.to..]);
     }
 
     fn take(&mut self, count: usize) {
@@ -101,6 +92,38 @@ impl Inbox {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
         }
+    }
+
+    /// All room is behind what is here.
+    fn move_to_front(&mut self) {
+        self.room.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+    }
+}
+
+/// Bytes that have come.
+struct Inbox(Buffer);
+
+impl Inbox {
+    fn new() -> Inbox {
+        Inbox(Buffer::new())
+    }
+
+    fn here(&self) -> &[u8] {
+        self.0.here()
+    }
+
+    /// Bytes for which there is room.
+    fn free(&self) -> usize {
+        self.0.room.len() - self.0.to
+    }
+
+    fn put(&mut self, run: SharedBytes<'_>) {
+        self.0.to += run.copy_to(0, &mut self.0.room[self.0.to..]);
+    }
+
+    fn take(&mut self, count: usize) {
+        self.0.take(count);
     }
 
     /// Hands over the packets that are whole, and makes room for the rest of the next.
@@ -117,62 +140,54 @@ impl Inbox {
             hand(packet);
             self.take(LENGTH_BYTES + length);
         }
-        if self.room.len() - self.from < UNIT_BYTES {
-            self.room.copy_within(self.from..self.to, 0);
-            (self.from, self.to) = (0, self.to - self.from);
+        if self.0.room.len() - self.0.from < UNIT_BYTES {
+            self.0.move_to_front();
         }
         Ok(())
     }
 }
 
-/// Bytes that are to leave, of which some have.
-struct Outbox {
-    room: Box<[u8]>,
-    from: usize,
-    to: usize,
-}
+/// Bytes that are to leave.
+struct Outbox(Buffer);
 
 impl Outbox {
     fn new() -> Outbox {
-        Outbox { room: vec![0; ROOM_BYTES].into(), from: 0, to: 0 }
+        Outbox(Buffer::new())
     }
 
     fn waiting(&self) -> &[u8] {
-        &self.room[self.from..self.to]
+        self.0.here()
     }
 
     fn left(&mut self, count: usize) {
-        self.from += count;
-        if self.from == self.to {
-            (self.from, self.to) = (0, 0);
-        }
+        self.0.take(count);
     }
 
     fn say(&mut self, words: &[u8]) {
-        self.room[self.to..][..words.len()].copy_from_slice(words);
-        self.to += words.len();
+        self.0.room[self.0.to..][..words.len()].copy_from_slice(words);
+        self.0.to += words.len();
     }
 
     /// Room for the next packet, if there is some.
     fn place(&mut self) -> Option<&mut [u8]> {
-        if self.room.len() - self.to < UNIT_BYTES {
-            let waiting = self.to - self.from;
-            if self.room.len() - waiting < UNIT_BYTES {
+        let Outbox(buffer) = self;
+        if buffer.room.len() - buffer.to < UNIT_BYTES {
+            if buffer.room.len() - buffer.here().len() < UNIT_BYTES {
                 return None;
             }
-            self.room.copy_within(self.from..self.to, 0);
-            (self.from, self.to) = (0, waiting);
+            buffer.move_to_front();
         }
-        Some(&mut self.room[self.to + LENGTH_BYTES..][..PACKET_BYTES])
+        Some(&mut buffer.room[buffer.to + LENGTH_BYTES..][..PACKET_BYTES])
     }
 
     /// A packet of so many bytes stands in the [`Outbox::place`].
     fn put(&mut self, length: usize) {
-        let unit = &mut self.room[self.to..][..LENGTH_BYTES + length];
+        let Outbox(buffer) = self;
+        let unit = &mut buffer.room[buffer.to..][..LENGTH_BYTES + length];
         let (front, packet) = unit.split_at_mut(LENGTH_BYTES);
         front.copy_from_slice(&(length as u32).to_be_bytes());
         wire::fill(packet);
-        self.to += LENGTH_BYTES + length;
+        buffer.to += LENGTH_BYTES + length;
     }
 }
 
