@@ -197,12 +197,7 @@ impl Host<'_> {
             return self.write(id, &own);
         }
         self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
-            let count = count.min(page.room());
-            bytes.copy_to(from, &mut page.unwritten()[..count]);
-            let mut slice = page.land(count);
-            // Of the bytes that will be sent, not of those that stand there meanwhile.
-            slice.sum_again();
-            slice
+            page.append_shared(bytes.part(from, count)).expect("the page has room")
         })
     }
 

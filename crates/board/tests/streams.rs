@@ -26,7 +26,11 @@ struct Rig {
 
 impl Rig {
     fn new(slots: usize) -> Rig {
-        let layout = Layout::new(128, slots, ROOM).expect("within bounds");
+        Rig::with_room(slots, ROOM)
+    }
+
+    fn with_room(slots: usize, room: usize) -> Rig {
+        let layout = Layout::new(128, slots, room).expect("within bounds");
         let memory = Region::new(0, layout.bytes());
         Rig {
             client: Client::new(&memory, layout),
@@ -173,6 +177,50 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     let counters = rig.desk.counters();
     assert_eq!((counters.opened, counters.ended, counters.cut, counters.misuse), (1, 1, 0, 0));
     assert_eq!((counters.bytes_in, counters.bytes_out), (300_000, 300_000));
+    rig.is_home();
+}
+
+#[test]
+fn who_waits_for_room_is_told_when_half_of_it_is_free() {
+    // More than TCP moves at once.
+    const ROOM: usize = 256 << 10;
+    let mut rig = Rig::with_room(1, ROOM);
+    let (slot, far) = rig.connected();
+    let sent = noise(4_000_000);
+    let mut written = 0;
+    // Nobody reads: in the end nothing more goes in.
+    loop {
+        let count = rig.client.write(slot, sent[written..].into()).expect("a decent board");
+        rig.pass(Duration::from_secs(1));
+        if count == 0 {
+            break;
+        }
+        written += count;
+    }
+    assert!(written < sent.len() - ROOM, "it is full");
+    let (mut got, mut quiet) = (Vec::new(), 0);
+    while got.len() < written {
+        rig.client.arm(slot);
+        rig.told.clear();
+        let mut buffer = [0; 700];
+        let count = rig.pair.boards[1].host().read(far, &mut buffer).unwrap_or(0);
+        got.extend_from_slice(&buffer[..count]);
+        rig.pass(Duration::from_secs(1));
+        if rig.told.contains(&Told::Look { slot }) {
+            break;
+        }
+        quiet += usize::from(rig.client.has_room(slot));
+    }
+    let more = rig.client.write(slot, sent[written..].into()).expect("a decent board");
+    assert!(more >= ROOM / 2, "{more} of {ROOM} bytes are free");
+    assert!(quiet > 0, "there was some room before");
+    rig.ask(Ask::Close { slot });
+    while got.len() < written + more {
+        rig.read_far(far, &mut got);
+        rig.pass(Duration::from_secs(1));
+    }
+    assert!(got == sent[..written + more]);
+    let _ = rig.pair.boards[1].host().close(far);
     rig.is_home();
 }
 

@@ -9,6 +9,7 @@
 //! Limits    pages are `page_bytes` long; `take` returns nothing when all are out.
 
 use crate::depot::{Depot, Slot};
+use crate::region::SharedBytes;
 use crate::sum::{Sum, copy_and_sum};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -179,6 +180,14 @@ impl Page {
     pub fn append(&mut self, source: &[u8]) -> Option<Slice> {
         let from = self.filled();
         let (count, sum) = self.fill(source);
+        (count > 0).then(|| self.slice(from, count, sum))
+    }
+
+    /// The same of bytes that others may write to meanwhile: the sum is of what was copied.
+    pub fn append_shared(&mut self, source: SharedBytes<'_>) -> Option<Slice> {
+        let from = self.filled();
+        let (count, sum) = source.copy_and_sum_to(0, self.unwritten());
+        self.filled += count as u32;
         (count > 0).then(|| self.slice(from, count, sum))
     }
 

@@ -7,6 +7,7 @@
 //! Limits    bounds are checked at every call; what lies outside is refused (`None`), and nothing has moved then.
 
 use crate::bell::Bell;
+use crate::sum::{Sum, copy_and_sum_from};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -95,6 +96,17 @@ impl<'a> SharedBytes<'a> {
             unsafe { move_bytes(self.base.as_ptr().add(at), target.as_mut_ptr(), count) };
         }
         count
+    }
+
+    /// The same, with the sum of what was copied.
+    #[inline]
+    pub fn copy_and_sum_to(&self, at: usize, target: &mut [u8]) -> (usize, Sum) {
+        let count = self.length.saturating_sub(at).min(target.len());
+        if count == 0 {
+            return (0, Sum::ZERO);
+        }
+        // SAFETY: `at + count <= length`.
+        (count, unsafe { copy_and_sum_from(&mut target[..count], self.base.as_ptr().add(at)) })
     }
 
     /// Appends all bytes to a vector.
@@ -388,6 +400,19 @@ mod tests {
         assert_eq!(whole.after(9).len(), 0);
         assert_eq!(whole.part(3, usize::MAX).len(), 1);
         assert_eq!(whole.copy_to(4, &mut copy), 0);
+    }
+
+    #[test]
+    fn what_is_copied_with_its_sum_is_what_stood_there() {
+        let bytes: Vec<u8> = (0..1000u32).map(|n| (n * 7 / 3) as u8).collect();
+        for (at, room) in [(0, 1000), (1, 700), (3, 96), (990, 64), (999, 1), (1000, 5)] {
+            let mut target = [0xaa; 1000];
+            let (count, sum) = SharedBytes::from(&bytes[..]).copy_and_sum_to(at, &mut target[..room]);
+            assert_eq!(count, room.min(1000 - at));
+            assert_eq!(target[..count], bytes[at..at + count]);
+            assert_eq!(sum, Sum::of(&bytes[at..at + count]));
+            assert!(target[count..].iter().all(|byte| *byte == 0xaa), "{at}: nothing beyond");
+        }
     }
 
     #[test]

@@ -76,7 +76,18 @@ impl Sum {
 #[inline]
 pub fn copy_and_sum(target: &mut [u8], source: &[u8]) -> Sum {
     assert_eq!(target.len(), source.len(), "a fused copy moves equal lengths");
-    fold_native(lanes::copy(target, source))
+    // SAFETY: the source is a slice of the target's length.
+    unsafe { copy_and_sum_from(target, source.as_ptr()) }
+}
+
+/// The same from memory that others may write to meanwhile: each byte is read once, and the sum is of what was moved.
+///
+/// # Safety
+/// As many bytes as the target has can be read from `source`.
+#[inline]
+pub(crate) unsafe fn copy_and_sum_from(target: &mut [u8], source: *const u8) -> Sum {
+    // SAFETY: as the caller vouches.
+    fold_native(unsafe { lanes::copy(target, source) })
 }
 
 /// Folds a native-order accumulator into a big-endian word.
@@ -104,13 +115,17 @@ mod lanes {
         portable_sum(bytes)
     }
 
+    /// # Safety
+    /// As many bytes as the target has can be read from `source`; so for all that copy.
     #[inline]
-    pub(super) fn copy(target: &mut [u8], source: &[u8]) -> u64 {
+    pub(super) unsafe fn copy(target: &mut [u8], source: *const u8) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(target_os = "none")))]
-        if source.len() > SHORT_BYTES {
-            return x86::copy(target, source);
+        if target.len() > SHORT_BYTES {
+            // SAFETY: as the caller vouches.
+            return unsafe { x86::copy(target, source) };
         }
-        portable_copy(target, source)
+        // SAFETY: as the caller vouches.
+        unsafe { portable_copy(target, source) }
     }
 
     #[inline(always)]
@@ -134,15 +149,17 @@ mod lanes {
     }
 
     #[inline(always)]
-    fn portable_copy(target: &mut [u8], source: &[u8]) -> u64 {
-        let (words, rest) = source.as_chunks::<8>();
-        let (target_words, target_rest) = target.as_chunks_mut::<8>();
+    unsafe fn portable_copy(target: &mut [u8], source: *const u8) -> u64 {
+        let (places, rest) = target.as_chunks_mut::<8>();
+        let done = places.len() * 8;
         let mut total = 0;
-        for (word, place) in words.iter().zip(target_words) {
-            *place = *word;
-            total = add(total, u64::from_ne_bytes(*word));
+        for (at, place) in places.iter_mut().enumerate() {
+            // SAFETY: the source has as many words as the target, as the caller vouches.
+            *place = unsafe { source.add(at * 8).cast::<[u8; 8]>().read() };
+            total = add(total, u64::from_ne_bytes(*place));
         }
-        target_rest.copy_from_slice(rest);
+        // SAFETY: what is left of the source, which nobody has a reference to.
+        unsafe { core::ptr::copy(source.add(done), rest.as_mut_ptr(), rest.len()) };
         add(total, tail(rest))
     }
 
@@ -192,13 +209,15 @@ mod lanes {
         }
 
         #[inline]
-        pub(super) fn copy(target: &mut [u8], source: &[u8]) -> u64 {
-            match level() {
-                // SAFETY: the features that the function was compiled for have been found on this processor.
-                VNNI => unsafe { copy_vnni(target, source) },
-                // SAFETY: as above.
-                AVX2 => unsafe { copy_avx2(target, source) },
-                _ => super::portable_copy(target, source),
+        pub(super) unsafe fn copy(target: &mut [u8], source: *const u8) -> u64 {
+            // SAFETY: the features that a function was compiled for have been found on this processor; the rest is as the
+            // caller vouches.
+            unsafe {
+                match level() {
+                    VNNI => copy_vnni(target, source),
+                    AVX2 => copy_avx2(target, source),
+                    _ => super::portable_copy(target, source),
+                }
             }
         }
 
@@ -209,8 +228,9 @@ mod lanes {
         }
 
         #[target_feature(enable = "avx2")]
-        fn copy_avx2(target: &mut [u8], source: &[u8]) -> u64 {
-            super::portable_copy(target, source)
+        unsafe fn copy_avx2(target: &mut [u8], source: *const u8) -> u64 {
+            // SAFETY: as the caller vouches.
+            unsafe { super::portable_copy(target, source) }
         }
 
         /// Even and odd bytes are summed apart by the dot-product instruction, two operations for 64 bytes.
@@ -269,36 +289,37 @@ mod lanes {
         }
 
         #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-        fn copy_vnni(target: &mut [u8], source: &[u8]) -> u64 {
+        unsafe fn copy_vnni(target: &mut [u8], mut source: *const u8) -> u64 {
             let mut total = 0u64;
-            let (blocks, rest) = source.as_chunks::<64>();
-            let (places, target_rest) = target.as_chunks_mut::<64>();
-            for (run, run_places) in blocks.chunks(STEPS_MAX).zip(places.chunks_mut(STEPS_MAX)) {
+            let (blocks, rest) = target.as_chunks_mut::<64>();
+            for run in blocks.chunks_mut(STEPS_MAX) {
                 let (mut first, mut second) = (Pair::new(), Pair::new());
-                let (pairs, single) = run.as_chunks::<2>();
-                let (pair_places, single_place) = run_places.as_chunks_mut::<2>();
-                for ([a, b], [to_a, to_b]) in pairs.iter().zip(pair_places) {
-                    // SAFETY: unaligned loads and stores of 64 bytes within arrays of 64 bytes.
+                let (pairs, single) = run.as_chunks_mut::<2>();
+                for [to_a, to_b] in pairs {
+                    // SAFETY: unaligned loads of 64 bytes that the caller vouches for, and stores into arrays of 64 bytes.
                     unsafe {
-                        let (block_a, block_b) =
-                            (_mm512_loadu_si512(a.as_ptr().cast()), _mm512_loadu_si512(b.as_ptr().cast()));
-                        _mm512_storeu_si512(to_a.as_mut_ptr().cast(), block_a);
-                        _mm512_storeu_si512(to_b.as_mut_ptr().cast(), block_b);
-                        first.add(block_a);
-                        second.add(block_b);
+                        let (a, b) =
+                            (_mm512_loadu_si512(source.cast()), _mm512_loadu_si512(source.add(64).cast()));
+                        _mm512_storeu_si512(to_a.as_mut_ptr().cast(), a);
+                        _mm512_storeu_si512(to_b.as_mut_ptr().cast(), b);
+                        first.add(a);
+                        second.add(b);
+                        source = source.add(128);
                     }
                 }
-                for (a, to_a) in single.iter().zip(single_place) {
+                for to_a in single {
                     // SAFETY: as above.
                     unsafe {
-                        let block = _mm512_loadu_si512(a.as_ptr().cast());
-                        _mm512_storeu_si512(to_a.as_mut_ptr().cast(), block);
-                        first.add(block);
+                        let a = _mm512_loadu_si512(source.cast());
+                        _mm512_storeu_si512(to_a.as_mut_ptr().cast(), a);
+                        first.add(a);
+                        source = source.add(64);
                     }
                 }
                 total += first.total() + second.total();
             }
-            total + super::portable_copy(target_rest, rest)
+            // SAFETY: the source stands where the target does.
+            total + unsafe { super::portable_copy(rest, source) }
         }
     }
 }

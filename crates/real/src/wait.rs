@@ -7,6 +7,8 @@
 //! Core      a jump of the tick counter inside the spin loop is a lost core if the thread has been switched away
 //!           against its will meanwhile ([`switched_away`]): the decision code is told, and nothing is asked while all
 //!           is well.
+//! Sharing   who spins without end or for a set time offers its processor to others now and then ([`Offers`]): whoever is waited for
+//!           may be among them. The adaptive policy spins shortly, and learns from losing the core.
 //! Costs     [`costs`](crate::costs) are measured once a process (some ms); every wake-up goes on teaching the waiter.
 //! Limits    one thread waits with one [`Waiting`]; it may move to another thread between two waits.
 //! Left out  processors that wait on a cache line (UMWAIT, MONITORX): not for guests, and the price is a syscall less.
@@ -21,11 +23,64 @@ use std::cell::Cell;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A jump of the clock inside the spin loop beyond this is looked into. An interrupt takes less; a switch to another
 /// thread and back takes more.
 const JUMP: Duration = Duration::from_micros(5);
+
+/// A spin is long when it has found nothing for this time.
+pub(crate) const LONG: Duration = Duration::from_micros(5);
+/// How often a long spin offers its processor. With nobody there it costs a third of that.
+const OFFER: Duration = Duration::from_micros(1);
+/// Who was away for longer than this has given a time slice to somebody that it does not wait for.
+const SLICE: Duration = Duration::from_millis(1);
+/// What such slices take from a spinner stays below one part in this many.
+const PAUSE: u64 = 16;
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Offers of the processor to others, in the midst of a long spin.
+///
+/// Whoever is waited for may be one of them: it would come after the spinner's time slice, milliseconds later, and so comes at
+/// once. Somebody else would keep the processor for a slice of its own; so after an offer that lasted long there is none for
+/// sixteen times as long, and for twice as long again each time that trying it again soon ends like that.
+///
+/// For one thread at a time; where several use it, one goes by what another has seen.
+#[derive(Debug, Default)]
+pub struct Offers {
+    /// The next offer is not before this moment of the machine, nanoseconds.
+    next: AtomicU64,
+    pause: AtomicU64,
+}
+
+impl Offers {
+    /// Offers the processor, if that is due: how long others had it, in nanoseconds.
+    pub fn offer(&self) -> Option<u64> {
+        let began = machine_nanos();
+        let next = self.next.load(Relaxed);
+        if began < next {
+            return None;
+        }
+        std::thread::yield_now();
+        let ended = machine_nanos();
+        self.next.store(ended + self.pause_after(began - next, ended - began), Relaxed);
+        Some(ended - began)
+    }
+
+    /// How long to pause after an offer that came so long after it was due, and lasted so long.
+    fn pause_after(&self, late: u64, away: u64) -> u64 {
+        if u128::from(away) < SLICE.as_nanos() {
+            return OFFER.as_nanos() as u64;
+        }
+        let before = self.pause.load(Relaxed);
+        // Soon after the last: the others are still there.
+        let longer = if late < before { 2 * before } else { 0 };
+        let pause = (PAUSE * away).max(longer).min(PAUSE_MAX.as_nanos() as u64);
+        self.pause.store(pause, Relaxed);
+        pause
+    }
+}
 
 /// How a thread sleeps until its bell is rung, and how it is woken.
 ///
@@ -132,6 +187,9 @@ pub struct Waiting {
     waiter: Waiter,
     ticks_per_nano: f64,
     jump_ticks: u64,
+    long_ticks: u64,
+    offer_ticks: u64,
+    offers: Offers,
     switches: u64,
 }
 
@@ -145,11 +203,15 @@ impl Waiting {
     pub fn with_costs(wait: Wait, clock: Clock, costs: Costs) -> Waiting {
         let Calibration { scale, .. } = calibration();
         let ticks_per_nano = 1.0 / scale.nanos_per_tick();
+        let in_ticks = |length: Duration| (length.as_nanos() as f64 * ticks_per_nano) as u64;
         Waiting {
             clock,
             waiter: Waiter::new(wait, costs),
             ticks_per_nano,
-            jump_ticks: (JUMP.as_nanos() as f64 * ticks_per_nano) as u64,
+            jump_ticks: in_ticks(JUMP),
+            long_ticks: in_ticks(LONG),
+            offer_ticks: in_ticks(OFFER),
+            offers: Offers::default(),
             switches: switched_away(),
         }
     }
@@ -214,8 +276,21 @@ impl Waiting {
         let start = ticks();
         let length = (until.since(now).as_nanos() as f64 * self.ticks_per_nano) as u64;
         let mut last = start;
+        let mut offer_at = if self.waiter.policy() == Wait::Adaptive { u64::MAX } else { self.long_ticks };
         loop {
             let found = look();
+            let spun = last.wrapping_sub(start);
+            if found.is_none() && spun >= offer_at {
+                offer_at = spun + self.offer_ticks;
+                if let Some(away) = self.offers.offer() {
+                    last = ticks();
+                    if away > JUMP.as_nanos() as u64 {
+                        // Its own wish.
+                        self.switches = switched_away();
+                    }
+                    continue;
+                }
+            }
             if found.is_none() {
                 std::hint::spin_loop();
             }
@@ -303,8 +378,7 @@ mod tests {
 
     /// A message there and one back, again and again: a lost wake-up would be the end of it.
     fn every_message_is_seen(wait: Wait, sleepers: [impl Sleeper + Sync; 2]) {
-        // Who polls on a core that the peer needs waits for the scheduler with every message.
-        let messages = if wait == Wait::Poll { 200 } else { 2_000 };
+        let messages = 2_000;
         let clock = Clock::new();
         let places = [(AtomicU64::new(0), Bell::new()), (AtomicU64::new(0), Bell::new())];
         let next = |waiting: &mut Waiting, place: usize, seen: u64| {
@@ -386,6 +460,55 @@ mod tests {
         let mut waiting = Waiting::new(Wait::Interrupt, clock);
         assert_eq!(waiting.wait(&bell, &event, deadline, || None::<()>), None);
         assert!(clock.now() >= deadline, "it looked once more and slept on");
+    }
+
+    #[test]
+    fn who_spins_on_the_processor_of_the_one_it_waits_for_lets_it_work() {
+        const MESSAGES: usize = 200;
+        let cpu = allowed_cpus().expect("a thread may ask for its own CPUs")[0];
+        let (clock, sleeper) = (Clock::new(), FutexSleeper);
+        let (asked, answered, bells) = (AtomicU64::new(0), AtomicU64::new(0), [(); 2].map(|()| Bell::new()));
+        // How often each side looked until there was something.
+        let spin = |own: &AtomicU64, others: &AtomicU64, bell: &Bell, first: bool| {
+            pin_thread(cpu).expect("this CPU was allowed");
+            let mut waiting = Waiting::new(Wait::Poll, clock);
+            let mut looks = Vec::new();
+            for message in 1..=MESSAGES as u64 {
+                if first {
+                    own.store(message, Release);
+                }
+                let mut count = 0u64;
+                let look = || {
+                    count += 1;
+                    Some(()).filter(|()| others.load(Acquire) >= message)
+                };
+                waiting.wait(bell, &sleeper, Instant::NEVER, look);
+                own.store(message, Release);
+                looks.push(count);
+            }
+            looks.sort_unstable();
+            looks[MESSAGES / 2]
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| spin(&answered, &asked, &bells[1], false));
+            (spin(&asked, &answered, &bells[0], true), other.join().expect("it has been answered"))
+        });
+        // A time slice of looking is tens of thousands of looks.
+        assert!(one.max(other) < 20_000, "{one} and {other} looks for a message");
+    }
+
+    #[test]
+    fn offers_pause_after_slices_that_others_kept() {
+        let offers = Offers::default();
+        let ms = 1_000_000;
+        assert_eq!(offers.pause_after(0, 300), 1000);
+        assert_eq!(offers.pause_after(0, ms / 2), 1000, "whoever was waited for");
+        // Somebody else: sixteen times as long, and longer while that goes on.
+        let pauses = [(5 * ms, 3 * ms), (0, 3 * ms), (50 * ms, 3 * ms), (ms, 3 * ms)];
+        let pauses = pauses.map(|(late, away)| offers.pause_after(late, away) / ms);
+        assert_eq!(pauses, [48, 96, 192, 384]);
+        assert_eq!(offers.pause_after(400 * ms, 3 * ms) / ms, 48, "long ago");
+        assert_eq!(offers.pause_after(0, 900_000 * ms) / ms, 10_000, "no longer than that");
     }
 
     #[test]

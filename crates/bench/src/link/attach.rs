@@ -27,6 +27,8 @@ const ECHO: u16 = 7;
 const MESSAGE_BYTES: usize = 64;
 /// Echoes that are not counted.
 const WARM_UP: u32 = 1000;
+/// What a pipe between board and program holds: the two take turns on a processor less often.
+const ROOM_BYTES: usize = 4 << 20;
 /// How long board and program look on before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -102,7 +104,7 @@ fn with_board<T: Send>(
 fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let settings = Settings { room_bytes: 1 << 20, spin: SPIN, ..Settings::default() };
+        let settings = Settings { room_bytes: ROOM_BYTES, spin: SPIN, ..Settings::default() };
         work(Attachment::attach_at(door, settings).await.expect("the board takes it")).await
     })
 }

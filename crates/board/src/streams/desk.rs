@@ -471,10 +471,13 @@ impl Desk {
         if matches!(state.state, State::Offered(_)) {
             return Ok(());
         }
+        // Who waits for room is woken when half of it is free, not for every piece: a wake-up may cost more than copying one.
         let mut moved = false;
+        let room = self.layout.room();
         if let Some(stream) = state.stream {
             if state.state != State::Opening && state.ended.is_none() {
-                moved |= state.go_out(stream, host, counters)?;
+                let went = state.go_out(stream, host, counters)?;
+                moved |= went && state.out.here()? <= room / 2;
             }
             if state.state == State::Closing {
                 let is_empty = state.outward.is_empty() && (state.client_finished || state.out.here()? == 0);

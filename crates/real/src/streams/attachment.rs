@@ -11,6 +11,7 @@ use super::stream::{Listener, Stream};
 use super::{door, folders};
 use crate::clock::machine_nanos;
 use crate::link::channel::{Channel, Half};
+use crate::wait::{LONG, Offers};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ use tokio::net::UnixStream;
 pub(super) struct Attached {
     shared: Shared,
     spin: Duration,
+    offers: Offers,
     task: OnceLock<tokio::task::AbortHandle>,
 }
 
@@ -42,9 +44,17 @@ impl Attached {
         self.shared.with(work)
     }
 
-    /// How long to look on before waiting, from now: the moment of its end, nanoseconds of the machine.
-    pub(super) fn spins_until(&self) -> u64 {
-        machine_nanos() + self.spin.as_nanos() as u64
+    /// Whether who has found nothing since `began`, in nanoseconds of the machine, is to look on before it waits.
+    pub(super) fn looks_on(&self, began: u64) -> bool {
+        let spun = Duration::from_nanos(machine_nanos() - began);
+        if spun >= self.spin {
+            return false;
+        }
+        if spun >= LONG {
+            self.offers.offer();
+        }
+        std::hint::spin_loop();
+        true
     }
 }
 
@@ -104,9 +114,8 @@ impl Attachment {
             Err(_) => return Err(silent()),
         };
         let socket = hear_of(channel.socket())?;
-        let attached =
-            Attached { shared: Shared::new(channel, layout), spin: settings.spin, task: OnceLock::new() };
-        let attached = Arc::new(attached);
+        let (shared, task) = (Shared::new(channel, layout), OnceLock::new());
+        let attached = Arc::new(Attached { shared, spin: settings.spin, offers: Offers::default(), task });
         let task = tokio::spawn(listen(Arc::downgrade(&attached), socket));
         attached.task.get_or_init(|| task.abort_handle());
         Ok(Attachment(attached))

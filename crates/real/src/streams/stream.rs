@@ -64,15 +64,14 @@ impl Stream {
         wait: impl FnOnce(&mut Slot),
     ) -> Poll<io::Result<T>> {
         let slot = self.at.slot;
-        let until = self.attached.spins_until();
+        let began = machine_nanos();
         loop {
             if let Some(found) = self.attached.with(|core| look(core)) {
                 return Poll::Ready(found);
             }
-            if machine_nanos() >= until {
+            if !self.attached.looks_on(began) {
                 break;
             }
-            std::hint::spin_loop();
         }
         self.attached.with(|core| {
             // Armed, then looked once more: what comes from now on is told.
