@@ -286,6 +286,8 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
             "[route]",
             "this is a table: such a table is written with its name in [[ ]], as often as there are such",
         ),
+        ("[metrics]", "[[metrics]]", "this is a list: such a table is written with its name in [ ]"),
+        ("[memory]", "[[memory]]", "this is a list: such a table is written with its name in [ ]"),
         ("via = \"10.0.0.254\"\n", "", "`via` is missing: add via = \"10.0.0.254\", or what it is"),
         (
             "via = \"10.0.0.254\"",

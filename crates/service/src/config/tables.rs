@@ -1,8 +1,12 @@
 //! The tables of a configuration, as they are written.
 
 use super::units::{Word, Words};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 use toml::Spanned;
 
 /// A configuration as it is written.
@@ -16,7 +20,7 @@ pub(super) struct Tables {
     /// How the board's thread waits.
     pub(super) wait: Option<Word>,
     /// Packet memory.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "once")]
     pub(super) memory: Memory,
     /// Settings of TCP by name.
     #[serde(default)]
@@ -34,10 +38,30 @@ pub(super) struct Tables {
     #[serde(default, rename = "service")]
     pub(super) services: Vec<Service>,
     /// Figures for Prometheus.
+    #[serde(default, deserialize_with = "at_most_once")]
     pub(super) metrics: Option<Metrics>,
     /// Log lines.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "once")]
     pub(super) log: Log,
+}
+
+/// A table that is written once: for serde a list of its values would do, and `[[metrics]]` is a list.
+fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    struct Table<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    from.deserialize_map(Table(PhantomData))
+}
+
+fn at_most_once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    once(from).map(Some)
 }
 
 /// Packet memory.
