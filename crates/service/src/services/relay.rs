@@ -171,8 +171,7 @@ impl Relays {
         }
         if let Some(relay) = self.remove(stream) {
             if next == Next::Cut {
-                counters.cut += 1;
-                reset(&relay.socket);
+                cut_off(&relay, Why::Aborted, &mut self.fates, counters);
                 let _ = host.abort(stream);
             } else {
                 counters.ended += 1;
@@ -234,18 +233,11 @@ impl Relays {
             return self.pump(stream, host, files, counters, now);
         }
         let Some(relay) = self.remove(stream) else { return };
-        counters.cut += 1;
-        if let Some(ends) = relay.ends {
-            if self.fates.len() >= FATES_MAX {
-                self.fates.pop_front();
-            }
-            self.fates.push_back((ends, reason.into()));
-        }
         if relay.tells_why && !relay.is_open {
             // Who does not listen does not learn of it.
             let _ = relay.socket.send_with_flags(&[Why::from(reason) as u8], FLAGS);
         }
-        reset(&relay.socket);
+        cut_off(&relay, reason.into(), &mut self.fates, counters);
         let _ = host.close(stream);
     }
 
@@ -272,14 +264,13 @@ impl Relays {
         now: Instant,
     ) {
         let Some(idle) = idle else { return };
-        let Relays { relays, by_number, .. } = self;
+        let Relays { relays, by_number, fates, .. } = self;
         relays.retain(|stream, relay| {
             let stays = relay.moved_at + idle > now;
             if !stays {
                 counters.idle += 1;
-                counters.cut += 1;
                 by_number.remove(&relay.number);
-                reset(&relay.socket);
+                cut_off(relay, Why::TimedOut, fates, counters);
                 let _ = host.abort(*stream);
             }
             stays
@@ -290,11 +281,22 @@ impl Relays {
     pub(super) fn cut(&mut self, host: &mut Host<'_>, counters: &mut ServiceCounters) {
         self.by_number.clear();
         for (stream, relay) in std::mem::take(&mut self.relays) {
-            counters.cut += 1;
-            reset(&relay.socket);
+            cut_off(&relay, Why::Aborted, &mut self.fates, counters);
             let _ = host.abort(stream);
         }
     }
+}
+
+/// Resets the socket of a relay; whoever asks what became of it learns why.
+fn cut_off(relay: &Relay, why: Why, fates: &mut VecDeque<(Ends, Why)>, counters: &mut ServiceCounters) {
+    counters.cut += 1;
+    if let Some(ends) = relay.ends {
+        if fates.len() >= FATES_MAX {
+            fates.pop_front();
+        }
+        fates.push_back((ends, why));
+    }
+    reset(&relay.socket);
 }
 
 impl Relay {

@@ -4,6 +4,8 @@
 //!           back.
 //! Waiting   is on the file, so that a signal with a handler and `pthread_cancel` find a thread where the original has it; the
 //!           engine's helper moves things meanwhile. A thread is cancelled only where nothing of ours is held.
+//! Gone      a thread that waits for an event of a channel that another destroys waits on, as in the original; and one that comes just
+//!           after, too: programs that end have such a thread (`rping`), and neither order is an error of theirs.
 //! Limits    a signal whose handler returns does not end the wait: the original's read begins again after most of them.
 
 use super::id::{Id, Phase};
@@ -13,11 +15,24 @@ use crate::border::{call, minus, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_real::verbs::Channel;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A channel.
 pub(super) type Chan = Channel<Note>;
+
+/// Channels that were destroyed lately, and are remembered.
+const CLOSED_MAX: usize = 64;
+
+/// The channels of a process.
+#[derive(Default)]
+pub(super) struct Channels {
+    /// By their files: a program may copy the struct.
+    open: HashMap<c_int, Arc<Chan>>,
+    /// What the program had of those that waited, the latest last: some thread may look into it still.
+    closed: VecDeque<Box<rdma_event_channel>>,
+}
 
 /// Something to tell.
 pub(super) struct Note {
@@ -65,7 +80,7 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
     let channel = Chan::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
     let channel = Arc::new(channel);
     let place = Box::into_raw(Box::new(rdma_event_channel { fd: channel.number() }));
-    lock(&world().channels).insert(channel.number(), channel.clone());
+    lock(&world().channels).open.insert(channel.number(), channel.clone());
     Ok((place, channel))
 }
 
@@ -75,8 +90,11 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
 /// A channel or null.
 pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan>> {
     // SAFETY: promised by the caller.
-    let fd = unsafe { channel.as_ref() }?.fd;
-    lock(&world().channels).get(&fd).cloned()
+    by_number(unsafe { channel.as_ref() }?.fd)
+}
+
+fn by_number(fd: c_int) -> Option<Arc<Chan>> {
+    lock(&world().channels).open.get(&fd).cloned()
 }
 
 /// A channel is no more; its file closes with the last identifier that tells through it.
@@ -87,7 +105,17 @@ pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
     // SAFETY: promised by the caller.
     let place = unsafe { Box::from_raw(channel) };
     // Its number may be another's as soon as it is closed: first it leaves the list.
-    let closed = lock(&world().channels).remove(&place.fd);
+    let closed = {
+        let mut channels = lock(&world().channels);
+        let closed = channels.open.remove(&place.fd);
+        if closed.as_ref().is_some_and(|closed| !closed.is_nonblocking()) {
+            if channels.closed.len() == CLOSED_MAX {
+                channels.closed.pop_front();
+            }
+            channels.closed.push_back(place);
+        }
+        closed
+    };
     if let (Some(closed), Ok(engine)) = (&closed, below::engine()) {
         engine.forget_channel(closed);
     }
@@ -125,6 +153,8 @@ enum Found {
     Error(c_int),
     /// Nothing: the file says when.
     Nothing(c_int),
+    /// The channel has been destroyed: nothing will come.
+    Gone,
 }
 
 /// The next event of a channel, if there is one.
@@ -275,14 +305,16 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
+    // SAFETY: promised by the caller. Looked at once: another thread may destroy it while this one waits.
+    let fd = unsafe { channel.as_ref() }.map_or(-1, |channel| channel.fd);
     loop {
         let found = call(Found::Error(libc::EIO), || {
             if event.is_null() {
                 return Found::Error(libc::EINVAL);
             }
-            // SAFETY: promised by the caller.
-            match unsafe { find(channel) } {
+            match by_number(fd) {
                 Some(channel) => look(&channel),
+                None if lock(&world().channels).closed.iter().any(|closed| closed.fd == fd) => Found::Gone,
                 None => Found::Error(libc::EINVAL),
             }
         });
@@ -295,6 +327,12 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
             Found::Error(error) => return minus(error),
             Found::Nothing(fd) => {
                 if wait(fd) {
+                    return minus(libc::EINTR);
+                }
+            }
+            Found::Gone => {
+                // For a signal, or for ever.
+                if wait(-1) {
                     return minus(libc::EINTR);
                 }
             }

@@ -26,9 +26,8 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use self::channel::{Chan, Handed};
+use self::channel::{Channels, Handed};
 use self::id::Id;
-use core::ffi::c_int;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -51,8 +50,7 @@ struct Taken {
 struct World {
     process: u32,
     ids: Mutex<HashMap<usize, Arc<Id>>>,
-    /// By their files: a program may copy the struct.
-    channels: Mutex<HashMap<c_int, Arc<Chan>>>,
+    channels: Mutex<Channels>,
     /// Events that the program has not given back.
     events: Mutex<HashMap<usize, Box<Handed>>>,
     taken: Mutex<Vec<Taken>>,

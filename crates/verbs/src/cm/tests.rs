@@ -823,6 +823,31 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
     thread.join().expect("no panic");
 }
 
+#[test]
+fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
+    let events = Events::new();
+    let place = events.0 as usize;
+    let (tell, told) = std::sync::mpsc::channel();
+    let wait = || {
+        let tell = tell.clone();
+        let (begins, began) = std::sync::mpsc::channel();
+        // It waits until the process ends.
+        std::thread::spawn(move || {
+            let mut event = null_mut();
+            begins.send(()).expect("somebody listens");
+            // SAFETY: a channel, or what has been one a moment ago; and a place.
+            let code = unsafe { rdma_get_cm_event(place as *mut rdma_event_channel, &mut event) };
+            let _ = tell.send((code, errno()));
+        });
+        began.recv().expect("it begins");
+    };
+    wait();
+    drop(events);
+    wait();
+    let told = told.recv_timeout(Duration::from_millis(300));
+    assert_eq!(told, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "an answer, and errno");
+}
+
 /// Descriptors, and kibibytes that are resident.
 fn held() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").expect("a list").count();
