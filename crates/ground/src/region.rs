@@ -404,11 +404,14 @@ mod tests {
 
     #[test]
     fn what_is_copied_with_its_sum_is_what_stood_there() {
-        let bytes: Vec<u8> = (0..1000u32).map(|n| (n * 7 / 3) as u8).collect();
-        for (at, room) in [(0, 1000), (1, 700), (3, 96), (990, 64), (999, 1), (1000, 5)] {
-            let mut target = [0xaa; 1000];
+        const LENGTH: usize = 70_001;
+        let bytes: Vec<u8> = (0..LENGTH as u32).map(|n| (n * 7 / 3) as u8).collect();
+        for (at, room) in
+            [(0, LENGTH), (1, 65_000), (1, 700), (3, 96), (LENGTH - 10, 64), (LENGTH - 1, 1), (LENGTH, 5)]
+        {
+            let mut target = alloc::vec![0xaa; LENGTH];
             let (count, sum) = SharedBytes::from(&bytes[..]).copy_and_sum_to(at, &mut target[..room]);
-            assert_eq!(count, room.min(1000 - at));
+            assert_eq!(count, room.min(LENGTH - at));
             assert_eq!(target[..count], bytes[at..at + count]);
             assert_eq!(sum, Sum::of(&bytes[at..at + count]));
             assert!(target[count..].iter().all(|byte| *byte == 0xaa), "{at}: nothing beyond");

@@ -80,7 +80,7 @@ pub fn copy_and_sum(target: &mut [u8], source: &[u8]) -> Sum {
     unsafe { copy_and_sum_from(target, source.as_ptr()) }
 }
 
-/// The same from memory that others may write to meanwhile: each byte is read once, and the sum is of what was moved.
+/// The same from memory that others may write to meanwhile: the sum is of what was moved, since each byte is read once.
 ///
 /// # Safety
 /// As many bytes as the target has can be read from `source`.
@@ -158,7 +158,7 @@ mod lanes {
             *place = unsafe { source.add(at * 8).cast::<[u8; 8]>().read() };
             total = add(total, u64::from_ne_bytes(*place));
         }
-        // SAFETY: what is left of the source, which nobody has a reference to.
+        // SAFETY: what is left of the source, as long as what is left of the target.
         unsafe { core::ptr::copy(source.add(done), rest.as_mut_ptr(), rest.len()) };
         add(total, tail(rest))
     }

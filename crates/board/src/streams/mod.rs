@@ -16,7 +16,8 @@
 //! Slots     belong to the client: it names the one that a connection takes, and offers some to its listeners beforehand. From
 //!           then on a slot is the board's until it says [`Told::Free`].
 //! Looks     who is about to wait for a slot arms its bell there, and looks again; who has moved bytes rings, and says "look" in
-//!           the ring only if the bell was armed. So a ring holds one look a slot at most, however many bytes move.
+//!           the ring only if the bell was armed. So a ring holds one look a slot at most, however many bytes move. A client that
+//!           waits for room hears when half of it is free.
 //! Ends      a pipe that has ended is a FIN; [`Ask::Abort`] is a reset. A client that has gone is one that has closed everything:
 //!           what it had put in still leaves.
 //! Confined  a client has its own rings, slots and listeners; it names slots by its own numbers and cannot name another's. What it

@@ -14,7 +14,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Streams at once.
     pub streams: usize,
-    /// Bytes that each direction of a stream holds between client and board: a power of two.
+    /// Bytes that each direction of a stream holds between client and board: a power of two. Who waits for room is woken when
+    /// half of it is free.
     pub room_bytes: usize,
     /// How long who finds nothing looks on before it waits.
     pub spin: Duration,

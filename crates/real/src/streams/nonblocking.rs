@@ -242,7 +242,7 @@ impl Stream {
         core.is_gone || core.slots[self.slot as usize].ended.is_some()
     }
 
-    /// About to wait for this stream: the board rings when something moves in it.
+    /// About to wait for this stream: the board rings when something has come, when half of the room for what leaves is free, or at its end.
     pub fn arm(&self) {
         self.shared.with(|core| core.client.arm(self.slot));
     }

@@ -6,6 +6,7 @@
 //!           engine's helper moves things meanwhile. A thread is cancelled only where nothing of ours is held.
 //! Gone      a thread that waits for an event of a channel that another destroys waits on, as in the original; and one that comes just
 //!           after, too: programs that end have such a thread (`rping`), and neither order is an error of theirs.
+//!           Who destroys a channel and then waits for the end of that thread without cancelling it waits for ever, here as there.
 //! Limits    a signal whose handler returns does not end the wait: the original's read begins again after most of them.
 
 use super::id::{Id, Phase};
@@ -30,8 +31,21 @@ const CLOSED_MAX: usize = 64;
 pub(super) struct Channels {
     /// By their files: a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
-    /// What the program had of those that waited, the latest last: some thread may look into it still.
-    closed: VecDeque<Box<rdma_event_channel>>,
+    /// The latest last. Their structs are kept, so that no new one has the place of one that some thread may know still.
+    closed: VecDeque<Closed>,
+}
+
+struct Closed {
+    /// The address of the struct, which is freed when it is forgotten.
+    place: usize,
+    /// Whether its calls waited.
+    waits: bool,
+}
+
+impl Channels {
+    fn closed(&self, channel: *const rdma_event_channel) -> Option<&Closed> {
+        self.closed.iter().find(|closed| closed.place == channel as usize)
+    }
 }
 
 /// Something to tell.
@@ -87,14 +101,14 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
 /// The channel that a program names.
 ///
 /// # Safety
-/// A channel or null.
+/// A channel, one that has been destroyed lately, or null.
 pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan>> {
+    let channels = lock(&world().channels);
+    if channel.is_null() || channels.closed(channel).is_some() {
+        return None;
+    }
     // SAFETY: promised by the caller.
-    by_number(unsafe { channel.as_ref() }?.fd)
-}
-
-fn by_number(fd: c_int) -> Option<Arc<Chan>> {
-    lock(&world().channels).open.get(&fd).cloned()
+    channels.open.get(&unsafe { (*channel).fd }).cloned()
 }
 
 /// A channel is no more; its file closes with the last identifier that tells through it.
@@ -102,20 +116,20 @@ fn by_number(fd: c_int) -> Option<Arc<Chan>> {
 /// # Safety
 /// A channel that [`open`] made, which is not used again.
 pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
-    // SAFETY: promised by the caller.
-    let place = unsafe { Box::from_raw(channel) };
     // Its number may be another's as soon as it is closed: first it leaves the list.
-    let closed = {
+    let (closed, forgotten) = {
         let mut channels = lock(&world().channels);
-        let closed = channels.open.remove(&place.fd);
-        if closed.as_ref().is_some_and(|closed| !closed.is_nonblocking()) {
-            if channels.closed.len() == CLOSED_MAX {
-                channels.closed.pop_front();
-            }
-            channels.closed.push_back(place);
-        }
-        closed
+        // SAFETY: promised by the caller.
+        let closed = channels.open.remove(unsafe { &(*channel).fd });
+        let waits = closed.as_ref().is_some_and(|closed| !closed.is_nonblocking());
+        channels.closed.push_back(Closed { place: channel as usize, waits });
+        let forgotten = if channels.closed.len() > CLOSED_MAX { channels.closed.pop_front() } else { None };
+        (closed, forgotten)
     };
+    if let Some(Closed { place, .. }) = forgotten {
+        // SAFETY: `open` made it, and it has been in the list of those that are no more since.
+        drop(unsafe { Box::from_raw(place as *mut rdma_event_channel) });
+    }
     if let (Some(closed), Ok(engine)) = (&closed, below::engine()) {
         engine.forget_channel(closed);
     }
@@ -305,16 +319,18 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    // SAFETY: promised by the caller. Looked at once: another thread may destroy it while this one waits.
-    let fd = unsafe { channel.as_ref() }.map_or(-1, |channel| channel.fd);
     loop {
         let found = call(Found::Error(libc::EIO), || {
             if event.is_null() {
                 return Found::Error(libc::EINVAL);
             }
-            match by_number(fd) {
-                Some(channel) => look(&channel),
-                None if lock(&world().channels).closed.iter().any(|closed| closed.fd == fd) => Found::Gone,
+            // SAFETY: promised by the caller.
+            if let Some(channel) = unsafe { find(channel) } {
+                return look(&channel);
+            }
+            match lock(&world().channels).closed(channel) {
+                Some(Closed { waits: true, .. }) => Found::Gone,
+                Some(_) => Found::Error(libc::EBADF),
                 None => Found::Error(libc::EINVAL),
             }
         });
