@@ -10,7 +10,9 @@ use clap::Args;
 use kiban_real::streams::{files, folders, sockets_door};
 use std::env::var_os;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libkiban_sockets.so";
@@ -58,14 +60,22 @@ impl Run {
     }
 }
 
+/// Whether somebody is behind a door: what a board that was killed leaves is a file.
+fn is_open(door: &Path) -> bool {
+    let error = UnixStream::connect(door).err().map(|error| error.kind());
+    // It takes sockets of another type, and says so.
+    !matches!(error, Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+}
+
 /// The door of a board; without a name of the only one that lends sockets.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
     let why = || why_not(board, "sockets", "the board's door for sockets is closed: it may be stopping");
     if let Some(board) = board {
-        let found = folders().iter().map(|folder| sockets_door(folder, board)).find(|door| door.exists());
+        let found = folders().iter().map(|folder| sockets_door(folder, board)).find(|door| is_open(door));
         return found.ok_or_else(why);
     }
-    match &files("sockets")[..] {
+    let open: Vec<PathBuf> = files("sockets").into_iter().filter(|door| is_open(door)).collect();
+    match &open[..] {
         [one] => Ok(one.clone()),
         [] => Err(why()),
         many => {

@@ -37,7 +37,10 @@ impl Up {
         }
         // Its links would be found taken, which says less.
         if boards().contains(&plan.name) {
-            return Err(format!("a board {} runs already: kiban down {0} stops it", plan.name));
+            let name = &plan.name;
+            return Err(format!(
+                "a board {name} runs already: kiban down {name} stops it; or give this one another `name`"
+            ));
         }
         crate::log::begin(plan.log_json);
         // A port that is taken is told before anything has happened.
@@ -46,6 +49,11 @@ impl Up {
         let plan = running.plan();
         let desk = Desk::open(&plan.name, figures, running.orders())?;
         tracing::info!(board = plan.name, ports = plan.ports.len(), services = plan.services.len(), "ready");
+        if let Some(service) = plan.lends_in_vain() {
+            let what =
+                "all addresses of the board are this host's: its programs reach nobody; leave `host` out";
+            tracing::warn!(service, "{what}");
+        }
         let metrics = desk.metrics();
         running.tell(move |plan| {
             let _ = metrics.send(plan.metrics);

@@ -259,7 +259,16 @@ static bool receive(int socket, struct entry *told, int *file, int flags) {
     return false;
 }
 
-/* Asks the board: 0, or an error's number; ENOTCONN when there is no board to ask, ECONNABORTED when it did not answer. */
+/* There is no board: what was meant for it is not sent elsewhere without a word. */
+static int nobody(void) {
+    static bool is_said;
+    static const char words[] = "kiban: the board of this program does not run: start it again, or run the program without `kiban run`\n";
+    if (!__atomic_exchange_n(&is_said, true, __ATOMIC_RELAXED) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        __atomic_store_n(&is_said, false, __ATOMIC_RELAXED);
+    return ENETDOWN;
+}
+
+/* Asks the board: 0, or an error's number; ENETDOWN when there is no board to ask, ECONNABORTED when it did not answer. */
 static int ask(const struct entry *entry, struct entry *told, int *file) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, door);
@@ -269,7 +278,7 @@ static int ask(const struct entry *entry, struct entry *told, int *file) {
     int error = 0;
     while (!error && system_connect(socket_, (struct sockaddr *)&name, sizeof name))
         if (errno != EINTR)
-            error = errno == ENOENT || errno == ECONNREFUSED ? ENOTCONN : errno;
+            error = errno == ENOENT || errno == ECONNREFUSED ? nobody() : errno;
     while (!error && send(socket_, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
         error = errno == EINTR ? 0 : ECONNABORTED;
     while (!error && !receive(socket_, told, file, 0))
@@ -446,9 +455,9 @@ static int listen_there(int fd, struct known *known, enum state state) {
     struct entry entry = {.what = ASK_LISTEN}, told;
     put(&entry, LOCAL, (struct sockaddr *)&known->name[LOCAL], sizeof known->name[LOCAL]);
     int file = -1, error = ask(&entry, &told, &file);
-    if (error && error != ENOTCONN)
+    if (error)
         return error;
-    if (error || told.code == NO_ROUTE || told.code == BAD_ADDRESS) {
+    if (told.code == NO_ROUTE || told.code == BAD_ADDRESS) {
         if (file >= 0)
             close(file);
         forget(fd);
@@ -497,10 +506,10 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
             entry.family[LOCAL] = 0;
     }
     int file = -1, error = ask(&entry, &told, &file);
-    bool is_ours = !error && told.what == TOLD_OPENED && file >= 0;
-    if (error && error != ENOTCONN)
+    if (error)
         return fail(error);
-    if (!is_ours && (error || told.code == NO_ROUTE || told.code == BAD_ADDRESS)) {
+    bool is_ours = told.what == TOLD_OPENED && file >= 0;
+    if (!is_ours && (told.code == NO_ROUTE || told.code == BAD_ADDRESS)) {
         /* The system's. */
         if (file >= 0)
             close(file);

@@ -402,12 +402,22 @@ impl Running {
             failed
         });
         let board = self.driver.board();
-        for route in self.plan.routes.iter().filter(|route| !plan.routes.contains(route)) {
+        let mut said = format!("services: {kept} kept, {added} new, {closed} closed");
+        let mut say = |what: &str, new: usize, gone: usize| {
+            if new + gone > 0 {
+                said.push_str(&format!("; {what}: {new} new, {gone} gone"));
+            }
+        };
+        let gone = self.plan.routes.iter().filter(|route| !plan.routes.contains(route));
+        let new = plan.routes.iter().filter(|route| !self.plan.routes.contains(route));
+        say("routes", new.clone().count(), gone.clone().count());
+        for route in gone {
             board.remove_route(route.port, route.prefix, Some(route.gateway));
         }
-        for route in plan.routes.iter().filter(|route| !self.plan.routes.contains(route)) {
+        for route in new {
             board.add_route(way(&plan, route));
         }
+        let mut links = 0;
         for (number, place) in self.places.iter_mut().enumerate() {
             let Some(port) = plan.ports.iter().find(|port| port.name == place.plan.name) else { continue };
             let is_other = place.device.is_none()
@@ -416,7 +426,12 @@ impl Running {
             if is_other {
                 self.driver.part(number);
                 place.standing.renew(now);
+                links += 1;
             }
+        }
+        say("links", links, links);
+        if let Some(at) = plan.metrics.filter(|_| plan.metrics != self.plan.metrics) {
+            said.push_str(&format!("; metrics at {at}"));
         }
         self.plan = plan;
         // What could not begin is tried again the next time.
@@ -425,7 +440,7 @@ impl Running {
         self.reopen(now);
         (self.told)(&self.plan);
         if failed.is_empty() {
-            Ok(format!("services: {kept} kept, {added} new, {closed} closed"))
+            Ok(said)
         } else {
             let why: Vec<String> = failed.into_iter().map(|(_, error)| error).collect();
             Err(format!("all is taken over but this: {}", why.join("; ")))

@@ -138,6 +138,11 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
             "line 20: address: Classical IP has IPv4 addresses (RFC 2225): write it as 10.0.0.1/24",
         ),
         (
+            "[\"10.0.0.1/24\", \"fd00::1/64\"]",
+            "[\"10.0.0.1/24\", \"10.0.0.1/16\"]",
+            "line 14: address: 10.0.0.1 is said twice: say it once",
+        ),
+        (
             "address = \"10.1.0.1/24\"",
             "address = \"10.0.0.1/24\"",
             "line 20: address: 10.0.0.1 is another port's address, too: give each port its own",

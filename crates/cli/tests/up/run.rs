@@ -131,6 +131,49 @@ fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
     assert!(since(&clock) < Duration::from_secs(10), "{:?}", since(&clock));
 }
 
+#[test]
+fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-gone");
+    let mut board = place.up(&format!("{PORT}{SOCKETS}"));
+    // The kernel would take the caller, too.
+    let listener = std::net::TcpListener::bind("10.9.0.1:8000").expect("it is the host's");
+    listener.set_nonblocking(true).expect("a flag");
+    let program = "import errno, socket\n\
+                   print('ready', flush=True)\n\
+                   input()\n\
+                   for call in (lambda s: s.connect(('10.9.0.1', 8000)), lambda s: (s.bind(('', 8001)), s.listen())):\n\
+                   \x20   try:\n\
+                   \x20       call(socket.socket())\n\
+                   \x20       print('it was done')\n\
+                   \x20   except OSError as error:\n\
+                   \x20       print(errno.errorcode[error.errno])\n";
+    let mut command = on_board(&place, &["python3", "-c", program]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it is installed");
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it says lines");
+    assert_eq!(line, "ready\n");
+    board.signal("-KILL");
+    board.wait();
+    child.stdin.take().expect("it is piped").write_all(b"\n").expect("it reads");
+    let (mut rest, mut errors) = (String::new(), String::new());
+    said.read_to_string(&mut rest).expect("it is text");
+    child.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
+    assert_eq!(rest, "ENETDOWN\nENETDOWN\n", "{errors}");
+    assert!(child.wait().expect("it is our child").success());
+    assert_eq!(errors.matches("the board of this program does not run").count(), 1, "{errors}");
+    assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
+    // What a board leaves that was killed is no door.
+    let refused = told(on_board(&place, &["true"]));
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(why.contains("no board"), "{why}");
+}
+
 /// A server of iperf3's, which turns away who comes before it is done with the one before.
 struct Iperf {
     said: BufReader<ChildStdout>,

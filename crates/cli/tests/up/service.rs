@@ -140,6 +140,12 @@ fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
     assert_eq!(text(&output), "services: 1 kept, 1 new, 0 closed\n");
     echo(&mut session, b"after");
     drop(connect("10.9.0.2:9"));
+    let route = "[[route]]\nto = \"10.20.0.0/16\"\nvia = \"10.9.0.1\"\n";
+    for (route, told) in [(route, "1 new, 0 gone"), ("", "0 new, 1 gone")] {
+        place.write("board.toml", &format!("{PORT}{ECHO}{discard}{route}"));
+        let told = format!("services: 2 kept, 0 new, 0 closed; routes: {told}\n");
+        assert_eq!(text(&place.kiban(&["reload"])), told);
+    }
     place.write("board.toml", &format!("{PORT}mtu = 1400\n{ECHO}"));
     let output = place.kiban(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
@@ -161,7 +167,7 @@ fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
     let status = board.status();
     assert_eq!(
         (status["services"][0]["state"].as_str(), status["reloads"].as_u64()),
-        (Some("ending"), Some(2))
+        (Some("ending"), Some(4))
     );
     session.shutdown(Shutdown::Write).expect("a socket");
     assert_eq!(session.read(&mut [0; 8]).expect("its end"), 0);

@@ -42,6 +42,9 @@ pub(super) fn told_of(name: &str, what: &str, privilege: &str, error: io::Error)
         ),
         Some(libc::ENODEV) => ": there is no such interface".to_owned(),
         Some(libc::EBUSY) => ": another program uses it".to_owned(),
+        Some(libc::EINVAL) if what == "make" => {
+            format!(": there is one of that name of another kind: take another name, or packet:{name}")
+        }
         _ => String::new(),
     };
     io::Error::new(error.kind(), format!("cannot {what} interface {name}: {error}{more}"))

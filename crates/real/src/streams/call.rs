@@ -76,7 +76,10 @@ fn only_board() -> io::Result<String> {
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         many => {
-            let message = format!("several boards take clients, name one: {}", many.join(", "));
+            let message = format!(
+                "several boards take clients, name one (board:NAME; a VI's device is board:NAME@ADDRESS:0): {}",
+                many.join(", ")
+            );
             Err(io::Error::new(io::ErrorKind::InvalidInput, message))
         }
     }

@@ -188,10 +188,14 @@ impl Judge<'_> {
                     "give each its own",
                 ));
             }
-            for (address, _) in &port.addresses {
+            for (at, (address, _)) in port.addresses.iter().enumerate() {
+                if port.addresses[..at].iter().any(|(its, _)| its == address) {
+                    let wrong = format!("{address} is said twice");
+                    return Err(self.at(&table.address.0[at], wrong, "say it once"));
+                }
                 if ports.iter().any(|other| other.addresses.iter().any(|(its, _)| its == address)) {
                     let wrong = format!("{address} is another port's address, too");
-                    return Err(self.at(&table.address.0[0], wrong, "give each port its own"));
+                    return Err(self.at(&table.address.0[at], wrong, "give each port its own"));
                 }
             }
             ports.push(port);
@@ -577,13 +581,7 @@ impl Judge<'_> {
 
     /// Where a service listens on the board: at an address of its, or at all.
     fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), Mistake> {
-        // The first address of a port with a host's side is the host's; on Ethernet all of them are.
-        let its_own = |port: &PortPlan| match (&port.host, port.carries) {
-            (None, _) => 0,
-            (Some(_), Carries::Frames) => port.addresses.len(),
-            (Some(_), _) => 1,
-        };
-        let mut all = ports.iter().flat_map(|port| port.addresses.get(its_own(port)..).unwrap_or_default());
+        let mut all = ports.iter().flat_map(PortPlan::own_addresses);
         // Addresses of IPv6 make themselves.
         let has_own = |port: &PortPlan| port.carries == Carries::Frames && port.bridge.is_none();
         let may_come = address.is_ipv6() && ports.iter().any(has_own);
@@ -600,6 +598,9 @@ impl Judge<'_> {
             let remedy = match (port.carries, all.next()) {
                 (_, Some((own, _))) => format!("listen on {own}, or with a program of this host"),
                 (Carries::Frames, None) => "leave host out, or listen with a program of this host".to_owned(),
+                (Carries::Cells, None) => format!(
+                    "leave host out, or give port `{name}` a second address, in a net of its own with a pvc whose `peer` is said"
+                ),
                 (_, None) => format!("give port `{name}` a second address for the board, or leave host out"),
             };
             return Err(self.at(word, wrong, remedy));

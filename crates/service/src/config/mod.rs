@@ -102,6 +102,18 @@ pub struct PortPlan {
     pub bridge: Option<Vec<BridgedCircuit>>,
 }
 
+impl PortPlan {
+    /// The addresses that are not this host's: where it has a side, the first one is, and on Ethernet all of them.
+    pub fn own_addresses(&self) -> &[(IpAddr, Prefix)] {
+        let hosts = match (&self.host, self.carries) {
+            (None, _) => 0,
+            (Some(_), Carries::Frames) => self.addresses.len(),
+            (Some(_), _) => 1,
+        };
+        self.addresses.get(hosts..).unwrap_or_default()
+    }
+}
+
 /// A way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoutePlan {
@@ -212,6 +224,16 @@ impl Plan {
     pub fn read(text: &str, name: &str) -> Result<Plan, Mistake> {
         let tables: Tables = toml::from_str(text).map_err(|error| Mistake::of_toml(text, &error))?;
         judge::Judge { text }.plan(tables, name)
+    }
+
+    /// A service for programs of this host on a board whose every address is the host's.
+    pub fn lends_in_vain(&self) -> Option<&str> {
+        let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
+        let lends =
+            |service: &&ServicePlan| matches!(service.kind, Kind::Attach { .. } | Kind::Sockets { .. });
+        let in_vain = !self.ports.is_empty() && self.ports.iter().all(is_hosts);
+        let service = self.services.iter().filter(|_| in_vain).find(lends)?;
+        Some(&service.name)
     }
 
     /// The key in which another configuration needs another board than this one's; none: it can be taken over.

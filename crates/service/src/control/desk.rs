@@ -126,7 +126,12 @@ fn listen(name: &str) -> Result<(UnixListener, PathBuf), String> {
     let path = folder.join(format!("{name}.sock"));
     if path.exists() {
         match std::os::unix::net::UnixStream::connect(&path) {
-            Ok(_) => return Err(format!("a board {name} runs already ({})", path.display())),
+            Ok(_) => {
+                return Err(format!(
+                    "a board {name} runs already ({}): give one of them another `name`",
+                    path.display()
+                ));
+            }
             // One that was killed left it behind.
             Err(_) => std::fs::remove_file(&path).map_err(|error| say(&path, error))?,
         }

@@ -355,10 +355,14 @@ impl Ip {
     pub fn source_for(&self, target: IpAddr) -> Option<IpAddr> {
         let route = self.routes.find(target)?;
         match target {
-            IpAddr::V4(_) => Some(route.source),
-            IpAddr::V6(_) if !route.source.is_unspecified() => {
-                self.is_ours(route.source).then_some(route.source)
+            IpAddr::V4(_) if self.is_ours(route.source) => Some(route.source),
+            // That one is somebody's behind this host: another of the port's, or any.
+            IpAddr::V4(_) => {
+                let own = self.routes.direct(route.port).map(|direct| direct.source);
+                let own = own.filter(|source| source.is_ipv4()).find(|source| self.is_ours(*source));
+                own.or_else(|| self.own4.first().copied().map(IpAddr::V4))
             }
+            IpAddr::V6(_) if self.is_ours(route.source) => Some(route.source),
             IpAddr::V6(target) => self.choose_source(target, route.port).map(IpAddr::V6),
         }
     }

@@ -152,6 +152,11 @@ impl Routes {
         self.list.iter().find(|route| route.prefix.contains(target))
     }
 
+    /// The nets that a port reaches directly.
+    pub fn direct(&self, port: usize) -> impl Iterator<Item = &Route> {
+        self.list.iter().filter(move |route| route.port == port && route.gateway.is_none())
+    }
+
     /// The same for packets from `source`: to a link-local target it leads through the port that has the source.
     #[inline]
     pub fn find_from(&self, target: IpAddr, source: IpAddr) -> Option<&Route> {

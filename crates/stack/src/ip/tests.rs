@@ -85,6 +85,32 @@ fn packet(payload: &[u8], change: impl FnOnce(&mut Header<'_>)) -> Vec<u8> {
 }
 
 #[test]
+fn an_address_of_somebody_behind_this_host_is_no_source() {
+    let mut bench = Bench::new();
+    let route = |prefix: &str, gateway: Option<&str>, source: &str| Route {
+        prefix: prefix.parse().unwrap(),
+        port: 4,
+        gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+        source: source.parse().unwrap(),
+        mtu_bytes: 1500,
+    };
+    // The port has two addresses; the first is not this host's.
+    bench.ip.add_route(route("10.1.0.0/24", None, "10.1.0.1"));
+    bench.ip.add_route(route("10.9.0.0/24", Some("10.1.0.9"), "10.1.0.1"));
+    let source = |bench: &Bench, target: &str| bench.ip.source_for(target.parse().unwrap());
+    assert_eq!(source(&bench, "10.1.0.7"), Some(ours()), "of another port, where this one has none");
+    bench.ip.add_address(4, "10.2.0.11".parse().unwrap());
+    bench.ip.add_route(route("10.2.0.0/24", None, "10.2.0.11"));
+    for target in ["10.1.0.7", "10.9.0.5", "10.2.0.5"] {
+        assert_eq!(source(&bench, target), "10.2.0.11".parse().ok(), "{target}");
+    }
+    assert_eq!(source(&bench, "10.0.0.7"), Some(ours()));
+    bench.ip.remove_address(ours());
+    bench.ip.remove_address("10.2.0.11".parse().unwrap());
+    assert_eq!(source(&bench, "10.1.0.7"), None, "it has no address");
+}
+
+#[test]
 fn what_is_sent_arrives_at_the_peer_as_it_was() {
     let mut bench = Bench::new();
     let mut pdu = bench.pdu(b"payload");
