@@ -52,7 +52,9 @@ impl core::fmt::Display for ConnectError {
             ConnectError::TransferBytes => "the two ends differ in their longest message: make the VIs alike",
             ConnectError::Qos => "the two ends have different qualities of service: make the VIs alike",
             ConnectError::Timeout => "no answer came in time: is the other side running, and reachable?",
-            ConnectError::Unreachable => "the way to the other side has gone",
+            ConnectError::Unreachable => {
+                "nobody listens on the other side, or the way there has gone: start the other side first"
+            }
         })
     }
 }
