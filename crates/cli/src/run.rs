@@ -7,12 +7,10 @@
 use crate::board::why_not;
 use crate::verbs::{PRELOAD, become_program, first, folder_of, quoted};
 use clap::Args;
-use kiban_real::streams::{files, folders, sockets_door};
+use kiban_real::streams::{boards, folders, lives, sockets_door};
 use std::env::var_os;
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libkiban_sockets.so";
@@ -60,29 +58,17 @@ impl Run {
     }
 }
 
-/// Whether somebody is behind a door: what a board that was killed leaves is a file.
-fn is_open(door: &Path) -> bool {
-    let error = UnixStream::connect(door).err().map(|error| error.kind());
-    // It takes sockets of another type, and says so.
-    !matches!(error, Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused))
-}
-
 /// The door of a board; without a name of the only one that lends sockets.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
     let why = || why_not(board, "sockets", "the board's door for sockets is closed: it may be stopping");
-    if let Some(board) = board {
-        let found = folders().iter().map(|folder| sockets_door(folder, board)).find(|door| is_open(door));
-        return found.ok_or_else(why);
-    }
-    let open: Vec<PathBuf> = files("sockets").into_iter().filter(|door| is_open(door)).collect();
-    match &open[..] {
-        [one] => Ok(one.clone()),
-        [] => Err(why()),
-        many => {
-            let names =
-                many.iter().filter_map(|door| door.file_stem()).map(|name| name.display().to_string());
-            let names: Vec<String> = names.collect();
-            Err(format!("several boards lend sockets, name one: {}", names.join(", ")))
-        }
-    }
+    let name = match board {
+        Some(board) => board.to_owned(),
+        None => match &boards("sockets")[..] {
+            [one] => one.clone(),
+            [] => return Err(why()),
+            many => return Err(format!("several boards lend sockets, name one: {}", many.join(", "))),
+        },
+    };
+    let found = folders().iter().map(|folder| sockets_door(folder, &name)).find(|door| lives(door));
+    found.ok_or_else(why)
 }

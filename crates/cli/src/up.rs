@@ -2,7 +2,7 @@
 
 use clap::Args;
 use kiban_service::control::{Desk, Figures, boards};
-use kiban_service::{Running, read};
+use kiban_service::{Plan, Running, read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,17 +49,22 @@ impl Up {
         let plan = running.plan();
         let desk = Desk::open(&plan.name, figures, running.orders())?;
         tracing::info!(board = plan.name, ports = plan.ports.len(), services = plan.services.len(), "ready");
-        if let Some(service) = plan.lends_in_vain() {
-            let what =
-                "all addresses of the board are this host's: its programs reach nobody; leave `host` out";
-            tracing::warn!(service, "{what}");
-        }
+        warn(plan);
         let metrics = desk.metrics();
         running.tell(move |plan| {
+            warn(plan);
             let _ = metrics.send(plan.metrics);
         });
         running.run();
         drop(desk);
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is possible, and hardly meant.
+fn warn(plan: &Plan) {
+    if let Some(service) = plan.lends_in_vain() {
+        let what = "all addresses of the board are this host's: its programs reach nobody; leave `host` out";
+        tracing::warn!(service, "{what}");
     }
 }

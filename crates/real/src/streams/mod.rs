@@ -31,6 +31,7 @@ pub use stream::{Listener, Stream};
 
 use crate::link::channel::FRONT_BYTES;
 use kiban_board::streams::Layout;
+use rustix::io::Errno;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -43,17 +44,23 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 /// What boards have there by names that end so, with what killed ones have left behind.
-pub fn files(end: &str) -> Vec<PathBuf> {
+fn files(end: &str) -> Vec<PathBuf> {
     let entries = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     paths.filter(|path| path.extension().is_some_and(|its| its == end)).collect()
 }
 
+/// Whether somebody is behind such a file: what a board that was killed leaves is one, too.
+pub fn lives(path: &Path) -> bool {
+    // The door for sockets is of another type, and says so.
+    let is_other = |error: io::Error| error.raw_os_error() == Some(Errno::PROTOTYPE.raw_os_error());
+    UnixStream::connect(path).map_or_else(is_other, |_| true)
+}
+
 /// The names of boards that answer at such a file, in order.
 pub fn boards(end: &str) -> Vec<String> {
-    let lives = |path: &PathBuf| UnixStream::connect(path).is_ok();
     let name = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let mut names: Vec<String> = files(end).into_iter().filter(lives).filter_map(name).collect();
+    let mut names: Vec<String> = files(end).into_iter().filter(|path| lives(path)).filter_map(name).collect();
     names.sort();
     names.dedup();
     names
