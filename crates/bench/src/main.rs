@@ -96,7 +96,7 @@ fn wanted(group: &str) -> bool {
 
 /// Bytes that differ from place to place and from seed to seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::Chance::from_seed(seed);
+    let mut chance = kiban_ground::SimRng::from_seed(seed);
     let mut bytes = vec![0; length];
     bytes.chunks_mut(8).for_each(|word| word.copy_from_slice(&chance.draw().to_ne_bytes()[..word.len()]));
     bytes

@@ -7,7 +7,7 @@
 //! Counted   bytes of frames, once, for both ways together, by the CPU time of one thread.
 //! Checked   outside the sample: every frame of a burst comes out byte for byte, with the sum of its bytes.
 
-use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool, Slice, Sum};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SimRng, Slice, Sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_stack::atm::{
     Arrival, Circuit, Inlet, Interval, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation, TimedCell,
@@ -23,7 +23,7 @@ const BURST: usize = 60;
 /// A sending and a receiving port, and memory for both.
 struct Ports {
     memory: Memory,
-    chance: Chance,
+    chance: SimRng,
     copies: Copies,
     down: Segmentation,
     up: Reassembly,
@@ -56,7 +56,7 @@ impl Ports {
             .collect();
         Ports {
             memory,
-            chance: Chance::from_seed(1),
+            chance: SimRng::from_seed(1),
             copies: Copies::default(),
             down,
             up,

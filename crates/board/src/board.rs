@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool, SharedBytes, SharedRoom};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SharedBytes, SharedRoom, SimRng};
 use kiban_stack::atm::TimedCell;
 use kiban_stack::ip::{Hop, Prefix, Route};
 use kiban_stack::tcp::SessionId;
@@ -69,7 +69,7 @@ pub enum Output {
 /// A communications board.
 pub struct Board {
     pub(crate) memory: Memory,
-    pub(crate) chance: Chance,
+    pub(crate) chance: SimRng,
     pub(crate) copies: Copies,
     pub(crate) ip: IpTower,
     pub(crate) edge: Edge,
@@ -101,7 +101,7 @@ impl Board {
             receive: Pool::new(sizes.receive_bytes / sizes.page_bytes, sizes.page_bytes),
             blocks: Blocks::new(sizes.pdus),
         };
-        let mut chance = Chance::from_seed(config.seed);
+        let mut chance = SimRng::from_seed(config.seed);
         // A segment fills whole pages but for the last: that much of the memory is payload.
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::atm::CELL_PAYLOAD_BYTES;
 
@@ -66,7 +66,7 @@ impl Harm {
 
     /// A bit of everything, from a seed: what a hundred worlds in CI meet.
     pub fn of_seed(seed: u64) -> Harm {
-        let mut chance = Chance::from_seed(seed ^ 0x6861_726d);
+        let mut chance = SimRng::from_seed(seed ^ 0x6861_726d);
         let mut some = |most: f64| if chance.happens(0.6) { chance.unit() * most } else { 0.0 };
         Harm {
             loss: some(3e-4),
@@ -85,7 +85,7 @@ impl Harm {
 #[derive(Debug)]
 pub struct Harmful {
     harm: Harm,
-    chance: Chance,
+    chance: SimRng,
     /// Cells or packets that came by, for the harm that counts them.
     met: u64,
     /// Circuits held back: header bits that name them, and until when.
@@ -99,7 +99,7 @@ const NAME_BITS: u32 = 0xffff_fff0;
 
 impl Harmful {
     /// No harm has been done yet.
-    pub fn new(harm: Harm, chance: Chance) -> Harmful {
+    pub fn new(harm: Harm, chance: SimRng) -> Harmful {
         Harmful {
             harm,
             chance,

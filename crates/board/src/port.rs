@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Pdu, SLICES_MAX};
+use kiban_ground::{Blocks, Context, Copies, Instant, Pdu, SLICES_MAX, SimRng};
 use kiban_stack::atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
     Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
@@ -474,7 +474,7 @@ impl AtmPort {
         (circuit as usize) < self.circuits.len()
     }
 
-    pub(crate) fn ping(&mut self, circuit: u32, pti: u8, chance: &mut Chance) -> Option<u32> {
+    pub(crate) fn ping(&mut self, circuit: u32, pti: u8, chance: &mut SimRng) -> Option<u32> {
         self.loopback.ping(Circuit(circuit), pti, chance)
     }
 }
@@ -588,7 +588,7 @@ impl PacketPort {
     pub(crate) fn ethernet(
         config: &EthernetPortConfig,
         segment_packets: usize,
-        chance: &mut Chance,
+        chance: &mut SimRng,
     ) -> PacketPort {
         let EthernetPortConfig { packets_max, cuts, merges, believe_sums, .. } = *config;
         PacketPort {

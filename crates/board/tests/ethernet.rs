@@ -801,7 +801,7 @@ fn frames_for_others_and_of_other_kinds_go_nowhere() {
 #[test]
 fn whatever_bytes_come_nothing_breaks() {
     let mut hub = Hub::pair();
-    let mut chance = kiban_ground::Chance::from_seed(9);
+    let mut chance = kiban_ground::SimRng::from_seed(9);
     let seeds: Vec<Vec<u8>> = vec![
         discovery(
             mac(0),

@@ -7,7 +7,7 @@ use common::lines::{BAD, GOOD, Lines, config, port_of, stranger};
 use common::packets::*;
 use common::{address, socket};
 use kiban_board::{BoardConfig, Completion, Input, Refused};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::atm::{Contract, Interval, Meter, TimedCell};
 use kiban_stack::icmp::ERRORS_PER_SECOND;
 use kiban_wire::atm::{
@@ -452,7 +452,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
 
 #[test]
 fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
-    let checks: [fn(&mut Chance) -> Vec<TimedCell>; 6] = [
+    let checks: [fn(&mut SimRng) -> Vec<TimedCell>; 6] = [
         |_| vec![cell(GOOD, true, &[0; 48])],
         |_| vec![cell(GOOD, false, &[0; 48])],
         |chance| cells_of(GOOD, &noise(chance.draw(), 48 * 7)),
@@ -461,7 +461,7 @@ fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
         |chance| vec![TimedCell { header: chance.draw() as u32, ..cell(GOOD, true, &[0; 48]) }],
     ];
     for (index, make) in checks.into_iter().enumerate() {
-        let mut chance = Chance::from_seed(index as u64);
+        let mut chance = SimRng::from_seed(index as u64);
         let mut thrown = 0;
         Lines::under_attack(configs(), 600_000, |lines, round| {
             // Now and then, or nothing would get through and nothing be learned.
@@ -478,7 +478,7 @@ fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
 #[test]
 fn random_cells_from_many_seeds_are_survived() {
     for seed in 0..60 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         Lines::under_attack(configs(), 60_000, |lines, _| {
             for side in 0..2 {
                 let count = chance.below(12);
@@ -509,7 +509,7 @@ fn random_cells_from_many_seeds_are_survived() {
 #[test]
 fn damaged_packets_from_many_seeds_are_survived() {
     for seed in 0..40 {
-        let mut chance = Chance::from_seed(seed ^ 0xdead);
+        let mut chance = SimRng::from_seed(seed ^ 0xdead);
         Lines::under_attack(configs(), 60_000, |lines, round| {
             let syn = Segment {
                 sequence: chance.draw() as u32,

@@ -7,7 +7,7 @@ use common::lines::{BAD, GOOD, Lines, config, stranger};
 use common::packets::*;
 use common::{address, socket};
 use kiban_board::{BoardConfig, Completion, StreamId};
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_stack::atm::TimedCell;
 use kiban_wire::aal5;
 use kiban_wire::tcp::{Flags, Header};
@@ -146,7 +146,7 @@ fn listen(lines: &mut Lines, seen: &mut usize, at: &mut Listened) {
 #[test]
 fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream() {
     for seed in 0..30 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.tap = Some(Default::default());
         let (near, far) = lines.open(0, 80);
@@ -203,7 +203,7 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
 #[test]
 fn old_frames_that_come_again_do_not_break_a_stream() {
     for seed in 0..10 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.tap = Some(Default::default());
         let (near, far) = lines.open(0, 80);
@@ -232,7 +232,7 @@ fn old_frames_that_come_again_do_not_break_a_stream() {
 #[test]
 fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
     for seed in 0..40 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
         let (mut peer, stream) = Peer::open(&mut lines, 1000, &[]);
@@ -282,7 +282,7 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
 #[test]
 fn pieces_that_contradict_each_other_make_one_stream() {
     for seed in 0..20 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
         let (peer, stream) = Peer::open(&mut lines, 1000, &[]);
@@ -407,7 +407,7 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
 #[test]
 fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
     for seed in 0..20 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         let (near, far) = lines.open(1, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -449,7 +449,7 @@ fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
 #[test]
 fn segments_by_chance_in_any_state_are_survived() {
     for seed in 0..80 {
-        let mut chance = Chance::from_seed(seed ^ 0xcafe);
+        let mut chance = SimRng::from_seed(seed ^ 0xcafe);
         let mut lines = Lines::new();
         let (near, far) = lines.open(0, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -485,7 +485,7 @@ fn segments_by_chance_in_any_state_are_survived() {
                 }
             }
             for _ in 0..4 {
-                let near = |chance: &mut Chance, of: u32| match chance.below(4) {
+                let near = |chance: &mut SimRng, of: u32| match chance.below(4) {
                     0 => of,
                     1 => of.wrapping_add(chance.below(200_000) as u32),
                     2 => of.wrapping_sub(chance.below(5000) as u32),

@@ -21,7 +21,7 @@ fn pair(cuts: bool, merges: bool) -> Pair {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::Chance::from_seed(length as u64);
+    let mut chance = kiban_ground::SimRng::from_seed(length as u64);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 

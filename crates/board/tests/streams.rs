@@ -6,7 +6,7 @@ use common::{Pair, socket};
 use kiban_board::streams::{Ask, BACKLOG_MAX, Client, Desk, Layout, Read, Told, Why};
 use kiban_board::{Completion, StreamId};
 use kiban_ground::ring::Shape;
-use kiban_ground::{Chance, Instant, Region};
+use kiban_ground::{Instant, Region, SimRng};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -136,7 +136,7 @@ impl Rig {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = Chance::from_seed(length as u64);
+    let mut chance = SimRng::from_seed(length as u64);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 
@@ -417,7 +417,7 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
     let (slots, slot_bytes) = (128 + 2 * ring, 2 * (128 + ROOM as u64) + 128);
     let mut condemned = 0;
     for seed in 0..300 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut rig = Rig::new(3);
         let (slot, far) = rig.connected();
         rig.ask(Ask::Listen { listener: 1, local: socket(0, 9) });

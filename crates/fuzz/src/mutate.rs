@@ -3,7 +3,7 @@
 //! It needs no instrumented build: what is new is what a target shows. The same seed makes the same run.
 
 use crate::{Features, Target};
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use std::collections::HashSet;
 
 /// The longest input that mutation makes.
@@ -13,7 +13,7 @@ const INPUT_BYTES_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Search {
     target: Target,
-    chance: Chance,
+    chance: SimRng,
     seen: HashSet<u64>,
     /// What has shown something new, the seeds first.
     pub kept: Vec<Vec<u8>>,
@@ -23,7 +23,7 @@ impl Search {
     /// Begins with `inputs`: each is run.
     pub fn new(target: Target, seed: u64, inputs: Vec<Vec<u8>>) -> Search {
         let mut search =
-            Search { target, chance: Chance::from_seed(seed), seen: HashSet::new(), kept: Vec::new() };
+            Search { target, chance: SimRng::from_seed(seed), seen: HashSet::new(), kept: Vec::new() };
         search.kept.push(Vec::new());
         inputs.into_iter().for_each(|input| {
             search.attempt(input);

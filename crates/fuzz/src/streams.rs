@@ -11,7 +11,7 @@
 use crate::Features;
 use crate::stand::Stand;
 use kiban_board::{BoardConfig, Completion, IpPortConfig, MemoryConfig, PortConfig, Reason, StreamId};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::tcp::{Config, LossDetection, Nagle};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ const EVENTS_MAX: usize = 2_000_000;
 const WRITE_MAX: usize = 20_000;
 const HOURS_MAX: u64 = 200;
 
-fn one_of<T: Copy>(chance: &mut Chance, choices: &[T]) -> T {
+fn one_of<T: Copy>(chance: &mut SimRng, choices: &[T]) -> T {
     choices[chance.below(choices.len() as u64) as usize]
 }
 
@@ -39,7 +39,7 @@ fn content(conversation: usize, side: usize, place: usize) -> u8 {
 
 /// One direction of the cable.
 struct Cable {
-    chance: Chance,
+    chance: SimRng,
     delay: Duration,
     loss: f64,
     duplication: f64,
@@ -51,7 +51,7 @@ struct Cable {
 }
 
 impl Cable {
-    fn new(chance: &mut Chance) -> Cable {
+    fn new(chance: &mut SimRng) -> Cable {
         let harm = one_of(chance, &[0.0, 0.005, 0.03, 0.15]);
         let mut some = |share| if chance.happens(share) { harm } else { 0.0 };
         let (loss, duplication, reordering, corruption) = (some(0.7), some(0.4), some(0.5), some(0.4));
@@ -100,7 +100,7 @@ struct Role {
 }
 
 impl Role {
-    fn new(chance: &mut Chance) -> Role {
+    fn new(chance: &mut SimRng) -> Role {
         Role {
             bytes: one_of(chance, &[0, 1, 700, 5_000, 40_000, 120_000]),
             write_max: one_of(chance, &[usize::MAX, usize::MAX, 3000, 200]),
@@ -139,7 +139,7 @@ fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-fn config(side: usize, chance: &mut Chance) -> BoardConfig {
+fn config(side: usize, chance: &mut SimRng) -> BoardConfig {
     let mut tcp = match chance.below(6) {
         0 => Config::bsd43(),
         1 => Config::solaris23(),
@@ -180,7 +180,7 @@ fn config(side: usize, chance: &mut Chance) -> BoardConfig {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut chance = Chance::from_seed(seed).fork(300);
+        let mut chance = SimRng::from_seed(seed).fork(300);
         let configs = [config(0, &mut chance), config(1, &mut chance)];
         let cables = [Cable::new(&mut chance.fork(10)), Cable::new(&mut chance.fork(11))];
         let stands = configs.each_ref().map(Stand::new);

@@ -1,9 +1,9 @@
 //! What a driver lends to protocols while they work: the time, chance, memory.
 
-use crate::chance::Chance;
 use crate::counters::Copies;
 use crate::page::Pool;
 use crate::pdu::Blocks;
+use crate::rng::SimRng;
 use crate::time::Instant;
 
 /// A board's packet memory, sized at start.
@@ -32,7 +32,7 @@ pub struct Context<'a> {
     /// The board's packet memory.
     pub memory: &'a mut Memory,
     /// The board's chance.
-    pub chance: &'a mut Chance,
+    pub chance: &'a mut SimRng,
     /// Where copied bytes are counted.
     pub copies: &'a mut Copies,
 }

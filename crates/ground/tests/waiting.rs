@@ -3,7 +3,7 @@
 //! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers cost what
 //! [`COSTS`] says. Handling takes no time.
 
-use kiban_ground::{Chance, Costs, Evidence, Instant, Report, Step, Wait, Waiter, optimum};
+use kiban_ground::{Costs, Evidence, Instant, Report, SimRng, Step, Wait, Waiter, optimum};
 use std::time::Duration;
 
 const COSTS: Costs = Costs {
@@ -76,7 +76,7 @@ impl Receiver<'_> {
 }
 
 fn run(wait: Wait, arrivals: &[Instant]) -> Outcome {
-    let mut chance = Chance::from_seed(99);
+    let mut chance = SimRng::from_seed(99);
     let mut timer = || {
         COSTS.timer_late - micros(5) + micros(chance.below(if chance.clone().happens(0.1) { 60 } else { 10 }))
     };
@@ -98,7 +98,7 @@ fn from_gaps(gaps: impl IntoIterator<Item = u64>) -> Vec<Instant> {
 
 /// Kinds of traffic, by name, with about that mean gap in microseconds.
 fn traffic(kind: &str, gap_micros: u64, messages: usize) -> Vec<Instant> {
-    let mut chance = Chance::from_seed(gap_micros);
+    let mut chance = SimRng::from_seed(gap_micros);
     let gap = gap_micros * 1000;
     match kind {
         "constant" => from_gaps(vec![gap; messages]),

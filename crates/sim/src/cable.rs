@@ -13,7 +13,7 @@
 use crate::tap::Tap;
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
 use kiban_board::pace::Pace;
-use kiban_ground::{Chance, Instant, Memory, Pdu};
+use kiban_ground::{Instant, Memory, Pdu, SimRng};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub struct Cable {
 
 impl Cable {
     /// A cable; `link_type` is what captures of it say.
-    pub(crate) fn new(config: CableConfig, link_type: u32, chance: Chance) -> Cable {
+    pub(crate) fn new(config: CableConfig, link_type: u32, chance: SimRng) -> Cable {
         Cable {
             config,
             link_type,

@@ -6,7 +6,7 @@
 
 use crate::tap::Tap;
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::capture;
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(metres: f64, harm: Harm, chance: Chance) -> Line {
+    pub(crate) fn new(metres: f64, harm: Harm, chance: SimRng) -> Line {
         Line {
             delay: delay_of(metres),
             under_way: VecDeque::new(),

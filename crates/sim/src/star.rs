@@ -9,7 +9,7 @@
 
 use crate::cable::{Cable, CableConfig};
 use crate::switch::Switch;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::efe::{Config, Endpoint, Event, FlowNumber, Why, ethernet};
 use kiban_wire::capture;
 use kiban_wire::ethernet::Mac;
@@ -167,7 +167,7 @@ fn content(stream: usize, index: u64, at: usize) -> u8 {
 impl Star {
     /// Hosts around a switch; what they send is in `streams`.
     pub fn new(config: &StarConfig, streams: Vec<Stream>) -> Star {
-        let chance = Chance::from_seed(config.seed);
+        let chance = SimRng::from_seed(config.seed);
         let host = |number: usize| {
             let mut chance = chance.fork(number as u64);
             let mut endpoint = Endpoint::new(config.endpoint.clone(), chance.draw());

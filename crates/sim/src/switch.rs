@@ -8,7 +8,7 @@
 //! Left out  spanning trees, VLANs, pause frames, memory that ports share.
 
 use crate::cable::{Cable, CableConfig, CableCounters};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_wire::capture;
 use kiban_wire::ethernet::{Header, Mac};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct Switch {
 impl Switch {
     /// A switch with a port for each of `ports`: the line to its far end, and the queue in front of it.
     pub fn new(ports: &[CableConfig], seed: u64) -> Switch {
-        let chance = Chance::from_seed(seed);
+        let chance = SimRng::from_seed(seed);
         let port = |(number, config): (usize, &CableConfig)| {
             Cable::new(*config, capture::LINK_TYPE_ETHERNET, chance.fork(number as u64))
         };

@@ -27,7 +27,7 @@ use crate::program::Program;
 use crate::terminal::Terminal;
 use kiban_board::harm::Harm;
 use kiban_board::{Board, BoardConfig, Input, Output};
-use kiban_ground::{Chance, Instant, Pdu, SharedBytes, SharedRoom};
+use kiban_ground::{Instant, Pdu, SharedBytes, SharedRoom, SimRng};
 use kiban_stack::atm::{Switch, TimedCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -109,7 +109,7 @@ enum Event {
 /// Boards, switches, lines, cables, and the time.
 pub struct World {
     now: Instant,
-    chance: Chance,
+    chance: SimRng,
     sites: Vec<Site>,
     crossings: Vec<Crossing>,
     terminals: Vec<Box<dyn Terminal>>,
@@ -131,7 +131,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         World {
             now: Instant::ZERO,
-            chance: Chance::from_seed(seed),
+            chance: SimRng::from_seed(seed),
             sites: Vec::new(),
             crossings: Vec::new(),
             terminals: Vec::new(),

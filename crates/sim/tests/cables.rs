@@ -3,7 +3,7 @@
 use kiban_board::{
     AtmPortConfig, BoardConfig, EthernetPortConfig, IpPortConfig, MemoryConfig, PortConfig, Refused,
 };
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::cost::BOARD_1995;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{
@@ -62,7 +62,7 @@ fn add(world: &mut World, side: usize, ports: Vec<PortConfig>) -> BoardNumber {
 }
 
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     (0..bytes).map(|_| chance.draw() as u8).collect()
 }
 

@@ -6,7 +6,7 @@ use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, HostPortConfig, IpPortConfig, MemoryConfig,
     PortAddress, PortConfig, Program,
 };
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, World, check};
 use kiban_stack::ip::Prefix;
@@ -84,7 +84,7 @@ fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
 #[test]
 fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
     let (mut world, hosts, cards) = world();
-    let mut chance = Chance::from_seed(5);
+    let mut chance = SimRng::from_seed(5);
     let bytes: Vec<u8> = (0..3_000_000).map(|_| chance.draw() as u8).collect();
     let arrived = Rc::new(RefCell::new(Vec::new()));
     let place = arrived.clone();

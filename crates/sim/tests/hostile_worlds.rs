@@ -3,7 +3,7 @@
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, PortConfig, Reason, SocketId, StreamId,
 };
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{BoardNumber, Harm, LineNumber, Pair, Plan, Plug, Program, SwitchNumber, World, check};
 use kiban_stack::atm::{
@@ -33,7 +33,7 @@ fn socket(board: usize, port: u16) -> SocketAddr {
 }
 
 fn noise(seed: u64, length: usize) -> Rc<Vec<u8>> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     Rc::new((0..length).map(|_| chance.draw() as u8).collect())
 }
 

@@ -1,7 +1,7 @@
 //! Files through all seven layers, on a serial line in virtual time and in internal loopback.
 
 use kiban_board::osi::meter::Task;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::Harm;
 use kiban_sim::osi::{Boards, Join, OSI_BOARD_1992, Setup};
 use kiban_stack::osi::ftam::filestore::Path;
@@ -16,7 +16,7 @@ fn path(name: &str) -> Path {
 }
 
 fn noise(bytes: usize) -> Vec<u8> {
-    let mut chance = Chance::from_seed(bytes as u64);
+    let mut chance = SimRng::from_seed(bytes as u64);
     (0..bytes).map(|_| chance.draw() as u8).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and memory comes home.
 
 use kiban_board::MemoryConfig;
-use kiban_ground::{Chance, Memory};
+use kiban_ground::{Memory, SimRng};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Harm, Pair, Plan, check};
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::time::Duration;
 type Bytes = Rc<Vec<u8>>;
 
 fn parts(sessions: usize, length: usize) -> Vec<Bytes> {
-    let mut chance = Chance::from_seed(length as u64);
+    let mut chance = SimRng::from_seed(length as u64);
     (0..sessions).map(|_| Rc::new((0..length).map(|_| chance.draw() as u8).collect())).collect()
 }
 
@@ -77,7 +77,7 @@ fn a_block_that_is_refused_delays_and_loses_nothing() {
 fn refusals_that_go_on_and_on_lose_nothing() {
     let parts = parts(3, 50_000);
     for seed in 0..40 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let harm = if seed % 2 == 0 { Harm::NONE } else { Harm::of_seed(seed) };
         let mut plan = Plan { seed, harm, ..Plan::with_window(24 << 10) };
         // Who is refused three times out of four is given up some day: not here.

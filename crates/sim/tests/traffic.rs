@@ -1,6 +1,6 @@
 //! Terminals in a world: what sources send, and what a line that harms cells makes of it.
 
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::traffic::{
     FrameSink, FrameSource, Jpeg, JpegConfig, Ledger, Outlet, Periodic, StreamConfig, StreamSink,
     StreamSource,
@@ -29,7 +29,7 @@ fn jpeg() -> Jpeg {
         spread: 0.15,
         frame_octets_max: 9180,
     };
-    Jpeg::new(config, Chance::from_seed(1))
+    Jpeg::new(config, SimRng::from_seed(1))
 }
 
 /// A source and a sink, each on a port of a switch; what the sink's line does to cells is said.
@@ -82,7 +82,7 @@ fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
 fn what_a_line_loses_is_in_the_ledger_and_spoils_its_units() {
     let ledger = Ledger::shared();
     let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };
-    let program = Periodic::new(Duration::from_millis(20), 640, &mut Chance::from_seed(3));
+    let program = Periodic::new(Duration::from_millis(20), 640, &mut SimRng::from_seed(3));
     let source = FrameSource::new(outlet, Box::new(program), 9180, seconds(4), ledger.clone());
     let sink = FrameSink::new(9180, ledger.clone());
     // 200 packets of 14 cells; each 100th cell is lost.

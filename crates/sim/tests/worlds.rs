@@ -1,6 +1,6 @@
 //! Worlds: two boards, a switch, work and harm; checkers look at the end.
 
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
 use kiban_sim::{Harm, Pair, Plan, check};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A file of noise, cut into parts of equal length.
 fn parts(sessions: usize, bytes_each: usize, seed: u64) -> Vec<Rc<Vec<u8>>> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     (0..sessions).map(|_| Rc::new((0..bytes_each).map(|_| chance.draw() as u8).collect())).collect()
 }
 

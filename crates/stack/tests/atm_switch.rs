@@ -3,7 +3,7 @@
 mod atm;
 
 use atm::*;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::atm::{
     Circuit, Contract, FABRIC_DELAY, Inlet, Interval, Name, OC3C_BITS_PER_SECOND, Outlet, Penalty,
     Reassembly, Route, RouteRefused, Segmentation, SlotClock, Switch, SwitchPort, TimedCell,
@@ -143,7 +143,7 @@ fn traffic(
     cells: usize,
     load: u64,
 ) -> Vec<TimedCell> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     let mut clock = SlotClock::new(line);
     let mut train = Vec::new();
     for number in 0..cells {
@@ -240,7 +240,7 @@ fn check(world: &World) {
         .collect();
     arrivals.sort_by_key(|(port, cell)| (cell.at, *port));
 
-    let (mut chance, mut now, mut out) = (Chance::from_seed(world.seed), 0, vec![Vec::new(); 3]);
+    let (mut chance, mut now, mut out) = (SimRng::from_seed(world.seed), 0, vec![Vec::new(); 3]);
     let mut rest: Vec<&[TimedCell]> = trains.iter().map(Vec::as_slice).collect();
     while rest.iter().any(|train| !train.is_empty()) {
         now += chance.below(60_000);

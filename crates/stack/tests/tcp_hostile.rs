@@ -9,22 +9,22 @@ use common::world::{Role, SERVER_PORT, World};
 use common::{ms, seeds};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_stack::tcp::{Config, Nagle, State};
 use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
 
-fn pick<T: Copy>(chance: &mut Chance, choices: &[T]) -> T {
+fn pick<T: Copy>(chance: &mut SimRng, choices: &[T]) -> T {
     choices[chance.below(choices.len() as u64) as usize]
 }
 
-fn garbage(chance: &mut Chance, most: u64) -> Vec<u8> {
+fn garbage(chance: &mut SimRng, most: u64) -> Vec<u8> {
     (0..chance.below(most + 1)).map(|_| chance.draw() as u8).collect()
 }
 
 /// A frame that is wrong in a way of its own: from noise to almost right.
-fn nonsense(chance: &mut Chance, source: IpAddr, target: IpAddr, ports: (u16, u16)) -> Frame {
+fn nonsense(chance: &mut SimRng, source: IpAddr, target: IpAddr, ports: (u16, u16)) -> Frame {
     let mut frame = Frame { source, target, bytes: garbage(chance, 200) };
     if frame.bytes.len() >= 20 && chance.happens(0.9) {
         frame.bytes[0..2].copy_from_slice(&ports.0.to_be_bytes());
@@ -43,7 +43,7 @@ fn nonsense(chance: &mut Chance, source: IpAddr, target: IpAddr, ports: (u16, u1
 #[test]
 fn a_storm_of_nonsense_harms_nobody() {
     for seed in 0..seeds(10) {
-        let mut chance = Chance::from_seed(seed).fork(5);
+        let mut chance = SimRng::from_seed(seed).fork(5);
         let mut world = World::plain(Nature { delay: ms(5), loss: 0.01, ..Nature::default() }, seed);
         world.frames_max = 1 << 40;
         for _ in 0..3 {
@@ -79,8 +79,8 @@ fn a_storm_of_nonsense_harms_nobody() {
 }
 
 /// A peer that has a session and keeps no rule.
-fn malice(chance: &mut Chance, talk: &Talk) -> (Header, Vec<u8>) {
-    let near = |chance: &mut Chance, around: u32| match chance.below(8) {
+fn malice(chance: &mut SimRng, talk: &Talk) -> (Header, Vec<u8>) {
+    let near = |chance: &mut SimRng, around: u32| match chance.below(8) {
         0 => chance.draw() as u32,
         1 => around.wrapping_add(0x8000_0000).wrapping_add(chance.below(5) as u32).wrapping_sub(2),
         2 => around,
@@ -114,7 +114,7 @@ fn malice(chance: &mut Chance, talk: &Talk) -> (Header, Vec<u8>) {
 #[test]
 fn a_peer_that_keeps_no_rule() {
     for seed in 0..seeds(150) {
-        let mut chance = Chance::from_seed(seed).fork(6);
+        let mut chance = SimRng::from_seed(seed).fork(6);
         let config = Config {
             receive_buffer_bytes: pick(&mut chance, &[1000, 8000, 65_535, 256 << 10, 1 << 30]),
             segment_bytes_max: pick(&mut chance, &[1460, 60_000]),

@@ -7,14 +7,14 @@ use common::station::Sizes;
 use common::world::{Finish, Role, World};
 use common::{at_ms, ms, seeds, us};
 use core::time::Duration;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_stack::tcp::{Config, Nagle};
 
-fn one_of<T: Copy>(chance: &mut Chance, choices: &[T]) -> T {
+fn one_of<T: Copy>(chance: &mut SimRng, choices: &[T]) -> T {
     choices[chance.below(choices.len() as u64) as usize]
 }
 
-fn some_config(chance: &mut Chance) -> Config {
+fn some_config(chance: &mut SimRng) -> Config {
     let mss = one_of(chance, &[100, 536, 1000, 1460, 9140]);
     Config {
         mss,
@@ -31,7 +31,7 @@ fn some_config(chance: &mut Chance) -> Config {
     }
 }
 
-fn some_nature(chance: &mut Chance) -> Nature {
+fn some_nature(chance: &mut SimRng) -> Nature {
     let harm = one_of(chance, &[0.0, 0.01, 0.05, 0.2]);
     let mut some = |share: f64| if chance.happens(share) { harm } else { 0.0 };
     Nature {
@@ -47,7 +47,7 @@ fn some_nature(chance: &mut Chance) -> Nature {
     }
 }
 
-fn some_role(chance: &mut Chance) -> Role {
+fn some_role(chance: &mut SimRng) -> Role {
     Role {
         bytes: one_of(chance, &[0, 1, 3_000, 40_000, 200_000]),
         write_max: one_of(chance, &[usize::MAX, usize::MAX, 5000, 300]),
@@ -62,7 +62,7 @@ fn some_role(chance: &mut Chance) -> Role {
 
 /// The whole world is drawn from one number.
 fn world_of(seed: u64) -> World {
-    let mut chance = Chance::from_seed(seed).fork(99);
+    let mut chance = SimRng::from_seed(seed).fork(99);
     let configs = [some_config(&mut chance), some_config(&mut chance)];
     let natures = [some_nature(&mut chance), some_nature(&mut chance)];
     let sizes = [(); 2].map(|()| Sizes {

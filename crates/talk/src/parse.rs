@@ -845,7 +845,7 @@ mod tests {
     fn no_text_makes_the_reader_stumble() {
         let words =
             ["<-", "->", "seq", "1:5", ":", "\"", "x", "any", "+1ms", "within", "..", "é", "sack", "0x", "-"];
-        let mut chance = kiban_ground::Chance::from_seed(7);
+        let mut chance = kiban_ground::SimRng::from_seed(7);
         let mut read = 0;
         for _ in 0..20_000 {
             let count = chance.below(6);

@@ -8,7 +8,7 @@
 //!           woke it.
 //! Hogs      a thread on each of the two CPUs that does nothing but use it.
 
-use kiban_ground::{Bell, Chance, Costs, Instant, optimum};
+use kiban_ground::{Bell, Costs, Instant, SimRng, optimum};
 use kiban_real::clock::{machine_nanos, pin_thread, thread_cpu_nanos};
 use kiban_real::{EventSleeper, Sleeper, Waiting};
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ impl Traffic {
 
     /// Gaps in nanoseconds, the same for every policy.
     pub(super) fn gaps(self, messages: usize) -> Vec<u64> {
-        let mut chance = Chance::from_seed(2000);
+        let mut chance = SimRng::from_seed(2000);
         let mut early = 0;
         (0..messages as u64)
             .map(|at| match self {

@@ -16,7 +16,7 @@ use crate::edge::Edge;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use kiban_ground::{Chance, Context, Pdu};
+use kiban_ground::{Context, Pdu, SimRng};
 use kiban_stack::icmp::{self, Icmp, Trouble};
 use kiban_stack::ip::{Delivery, Hop, Ip, Packet, TroubleKind};
 use kiban_stack::tcp::{self, Indication, Segment, SessionId, Tcp};
@@ -270,7 +270,7 @@ impl IpTower {
 }
 
 /// IP over the board's ports, before any address is known.
-pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, chance: &mut Chance) -> IpTower {
+pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, chance: &mut SimRng) -> IpTower {
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;

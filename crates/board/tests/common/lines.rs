@@ -7,7 +7,7 @@ use kiban_board::{
     AtmPortConfig, Board, BoardConfig, CircuitConfig, Completion, Input, MemoryConfig, Output, PortConfig,
     StreamId,
 };
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::atm::Vc;
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ pub(crate) struct Lines {
     pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
     /// What each board said when it was idle last.
     deadlines: [Instant; 2],
-    chance: Chance,
+    chance: SimRng,
 }
 
 impl Lines {
@@ -81,7 +81,7 @@ impl Lines {
             answers: Default::default(),
             tap: None,
             deadlines: [Instant::ZERO; 2],
-            chance: Chance::from_seed(11),
+            chance: SimRng::from_seed(11),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Packets and cells made by hand, right in every respect until a test spoils them.
 
-use kiban_ground::{Chance, Instant, Sum};
+use kiban_ground::{Instant, SimRng, Sum};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::aal5::{self, Trailer};
 use kiban_wire::atm::{Header as CellHeader, Interface, Vc};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Bytes that differ from place to place and from seed to seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 

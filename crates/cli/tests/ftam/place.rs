@@ -217,7 +217,7 @@ pub(crate) fn remote(port: u16, path: &str) -> String {
 }
 
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
-    let mut chance = kiban_ground::Chance::from_seed(bytes as u64);
+    let mut chance = kiban_ground::SimRng::from_seed(bytes as u64);
     (0..bytes.div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).take(bytes).collect()
 }
 

@@ -4,7 +4,7 @@ use crate::iperf::rate;
 use crate::place::{
     ECHO, LONG, PORT, Place, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
 };
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_real::link::packet::PacketLink;
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
@@ -58,7 +58,7 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
 }
 
 /// Bytes of chance, some of them in the form of something: a header that promises what is not there.
-fn garbage(chance: &mut Chance, number: usize, forms: &[&[u8]]) -> Vec<u8> {
+fn garbage(chance: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     let length = 1 + chance.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
     let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
     if let Some(form) = forms.get(number % (forms.len() + 1)) {
@@ -126,7 +126,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
     }
     let board = place.up(&(config + ECHO));
     let mut session = connect("10.9.0.2:7");
-    let mut chance = Chance::from_seed(7);
+    let mut chance = SimRng::from_seed(7);
     let forms = |number: usize| {
         let target = [10, 11 + number as u8, 0, 2];
         [

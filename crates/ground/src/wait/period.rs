@@ -156,7 +156,7 @@ impl Period {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Chance;
+    use crate::SimRng;
 
     const COSTS: Costs = Costs {
         wake: Duration::from_micros(20),
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_regular_sender_is_slept_towards_and_met_awake() {
-        let (mut period, mut chance) = (Period::new(&COSTS), Chance::from_seed(1));
+        let (mut period, mut chance) = (Period::new(&COSTS), SimRng::from_seed(1));
         let start = Instant::from_nanos(1_000_000);
         for number in 0..200u64 {
             let due = start + Duration::from_nanos(number * 125_000);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_irregular_sender_is_not_worth_a_nap() {
-        let (mut period, mut chance) = (Period::new(&COSTS), Chance::from_seed(2));
+        let (mut period, mut chance) = (Period::new(&COSTS), SimRng::from_seed(2));
         let mut now = Instant::ZERO;
         for _ in 0..1_000 {
             now += Duration::from_nanos(20_000 + chance.below(400_000));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_lateness_of_the_timer_is_learned_by_quantiles() {
-        let (mut period, mut chance) = (Period::new(&COSTS), Chance::from_seed(3));
+        let (mut period, mut chance) = (Period::new(&COSTS), SimRng::from_seed(3));
         for _ in 0..2_000 {
             let micros = if chance.happens(0.2) { 200 } else { 50 + chance.below(10) };
             period.learn_late(Duration::from_micros(micros));

@@ -4,7 +4,7 @@
 //!           matter which of the others are run.
 
 use super::plan::{Fec, Flow, Kind, Plan};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_sim::Terminal;
 use kiban_sim::traffic::{
     FrameSink, FrameSource, Jpeg, JpegConfig, Outlet, Periodic, Shared, Sporadic, StreamConfig, StreamSink,
@@ -35,8 +35,8 @@ pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
 }
 
 /// The chance of a circuit, by its number.
-pub(super) fn chance(plan: &Plan, circuit: usize) -> Chance {
-    Chance::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
+pub(super) fn chance(plan: &Plan, circuit: usize) -> SimRng {
+    SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
 
 /// The time of a cell on the plan's lines.
@@ -49,7 +49,7 @@ pub(super) fn source(
     plan: &Plan,
     flow: &Flow,
     vc: Vc,
-    mut chance: Chance,
+    mut chance: SimRng,
     ledger: Shared,
 ) -> Box<dyn Terminal> {
     let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
@@ -92,7 +92,7 @@ impl Flow {
     }
 
     /// When it sends what.
-    fn program(&self, mut chance: Chance) -> Box<dyn Iterator<Item = Unit>> {
+    fn program(&self, mut chance: SimRng) -> Box<dyn Iterator<Item = Unit>> {
         match self.kind {
             Kind::Audio => {
                 let octets = self.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();

@@ -10,7 +10,7 @@ use super::flow::{Interval, measure};
 use crate::table::{Table, figure};
 use crate::{Bench, Options, Target, Trial, Unit};
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
-use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Page, Pdu, Pool};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Page, Pdu, Pool, SimRng};
 use kiban_sim::cost::{BOARD_1995, CostModel, Mechanism, Mechanisms};
 use kiban_stack::atm::{
     Arrival, Circuit, Inlet, Interval as CellTime, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation,
@@ -342,7 +342,7 @@ fn copy_body(pdu: &mut Pdu, pool: &mut Pool) {
 /// A port that sends cells and one that receives them.
 struct Ports {
     memory: Memory,
-    chance: Chance,
+    chance: SimRng,
     down: Segmentation,
     up: Reassembly,
     train: Vec<TimedCell>,
@@ -367,7 +367,7 @@ impl Ports {
                 receive: Pool::new(8 * TRAIN_PDUS, PAYLOAD_BYTES),
                 blocks: Blocks::new(4 * TRAIN_PDUS),
             },
-            chance: Chance::from_seed(1),
+            chance: SimRng::from_seed(1),
             down,
             up,
             train: Vec::new(),

@@ -14,7 +14,7 @@ pub mod measured;
 use super::{Constant, Curve, Figure, Report, Row, Verdict, off};
 use crate::table::Table;
 use kiban_board::osi::meter::Task;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_sim::cost::Origin;
 use kiban_sim::osi::{Boards, CONSTANTS, Costs, Join, OSI_BOARD_1992, Setup};
 use kiban_stack::osi::ftam::filestore::Path;
@@ -102,7 +102,7 @@ fn run(way: Way, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) ->
     };
     let setup = Setup { fdata_bytes, tpdu_bytes, costs, ..Setup::new(join) };
     let mut boards = Boards::new(&setup);
-    let mut chance = Chance::from_seed(5);
+    let mut chance = SimRng::from_seed(5);
     let contents: Vec<u8> = (0..FILE_BYTES).map(|_| chance.draw() as u8).collect();
     let (local, remote) = (Path::read("file").expect("a name"), "file");
     boards.disk(0).put(&local, &contents);

@@ -47,7 +47,7 @@ pub enum Cargo {
 impl Cargo {
     /// Noise of so many bytes, always the same.
     pub fn generated(bytes: u64) -> Cargo {
-        let mut chance = kiban_ground::Chance::from_seed(bytes);
+        let mut chance = kiban_ground::SimRng::from_seed(bytes);
         let mut noise = Vec::with_capacity(bytes as usize + 8);
         while (noise.len() as u64) < bytes {
             noise.extend_from_slice(&chance.draw().to_le_bytes());

@@ -11,7 +11,7 @@ use crate::doors::{Doors, Waker};
 use crate::link::{Lent, Link, LinkCounters};
 use crate::measure::pause::secret;
 use crate::wait::Waiting;
-use kiban_ground::{Blocks, Chance, Instant, Memory, Pool, Wait};
+use kiban_ground::{Blocks, Instant, Memory, Pool, SimRng, Wait};
 use kiban_stack::atm::{HeaderReceiver, Received, TimedCell};
 use kiban_wire::atm::{
     CELL_PAYLOAD_BYTES, Header, Interface, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT, VCI_F4_END_TO_END,
@@ -77,7 +77,7 @@ pub struct Pinger {
     interface: Interface,
     receiver: HeaderReceiver,
     memory: Memory,
-    chance: Chance,
+    chance: SimRng,
     clock: Clock,
     doors: Arc<Doors>,
     /// Tag, sequence, moment; the oldest first.
@@ -115,7 +115,7 @@ impl Pinger {
                 receive: Pool::new(64, 4096),
                 blocks: Blocks::new(64),
             },
-            chance: Chance::from_seed(u64::from_ne_bytes(secret()?)),
+            chance: SimRng::from_seed(u64::from_ne_bytes(secret()?)),
             clock,
             doors,
             under_way: VecDeque::new(),

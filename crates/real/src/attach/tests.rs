@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::vi::{Device, HostAddress, Nic};
-use kiban_ground::{Chance, SharedBytes};
+use kiban_ground::{SharedBytes, SimRng};
 use kiban_stack::vi::{Done, DoneAs, Reliability, Remote, Status};
 use std::process::{Child, Command};
 
@@ -201,7 +201,7 @@ fn a_killed_host_leaves_nothing_behind() {
 fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
     let (board, name) = board("garbage");
     let [(mut server, s_vi, s_memory), (mut client, c_vi, c_memory)] = connected(&name);
-    let mut chance = Chance::from_seed(3);
+    let mut chance = SimRng::from_seed(3);
     for round in 0..100u64 {
         let mut hostile = host(&name);
         if round % 3 > 0 {

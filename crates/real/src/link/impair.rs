@@ -12,7 +12,7 @@ use super::unit::{Desk, Unit};
 use super::{Lent, Link, LinkCounters, Traits};
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
 use kiban_board::pace::Pace;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -64,7 +64,7 @@ kiban_ground::counters! {
 struct Way<C> {
     pace: Pace,
     harm: Harmful,
-    chance: Chance,
+    chance: SimRng,
     /// No unit arrives before the one in front of it, unless it is reordered.
     last: Instant,
     under_way: VecDeque<(Instant, C)>,
@@ -72,7 +72,7 @@ struct Way<C> {
 
 impl<C> Way<C> {
     fn new(config: &ImpairConfig, number: u64) -> Way<C> {
-        let chance = Chance::from_seed(config.seed).fork(number);
+        let chance = SimRng::from_seed(config.seed).fork(number);
         Way {
             pace: Pace::default(),
             harm: Harmful::new(config.harm, chance.fork(1)),

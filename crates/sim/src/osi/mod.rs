@@ -28,7 +28,7 @@ use kiban_board::osi::line::{Line, LineConfig};
 use kiban_board::osi::loopback::Loop;
 use kiban_board::osi::meter::{Meter, Task};
 use kiban_board::osi::tower::TowerConfig;
-use kiban_ground::{Chance, Instant, Rope};
+use kiban_ground::{Instant, Rope, SimRng};
 use kiban_stack::lapb::Role;
 use kiban_stack::osi::ftam::filestore::memory::MemoryDisk;
 use kiban_stack::osi::ftam::initiator::{Failure, Job, Outcome};
@@ -167,7 +167,7 @@ impl Boards {
         let lines = match setup.join {
             Join::Loopback => None,
             Join::Line { bits_per_second, delay, harm } => Some([1, 2].map(|way| {
-                Serial::new(bits_per_second, delay, harm, Chance::from_seed(setup.seed.wrapping_mul(4) + way))
+                Serial::new(bits_per_second, delay, harm, SimRng::from_seed(setup.seed.wrapping_mul(4) + way))
             })),
         };
         let side = |number: usize| {

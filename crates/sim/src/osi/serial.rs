@@ -7,7 +7,7 @@
 //!           or a frame that overtakes another is not known on a line: loss and bit errors are.
 
 use kiban_board::harm::{Harm, HarmCounters, Harmful};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_wire::lapb;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Serial {
 }
 
 impl Serial {
-    pub(super) fn new(bits_per_second: u64, delay: Duration, harm: Harm, chance: Chance) -> Serial {
+    pub(super) fn new(bits_per_second: u64, delay: Duration, harm: Harm, chance: SimRng) -> Serial {
         assert!(bits_per_second > 0, "a line has a rate");
         Serial {
             bits_per_second,
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_frame_takes_its_bits_and_the_next_one_waits() {
-        let mut line = Serial::new(2_000_000, Duration::from_micros(5), Harm::NONE, Chance::from_seed(1));
+        let mut line = Serial::new(2_000_000, Duration::from_micros(5), Harm::NONE, SimRng::from_seed(1));
         let frame = vec![0; 97];
         let stuffed = stuffed_bits(&lapb::seal(&frame));
         let took = Duration::from_nanos((800 + stuffed) * 500);

@@ -6,7 +6,7 @@
 //! Assumed   all of this but the ranges: no traces of the lecture were published.
 //! Exact     no function of a maths library is called, so that a seed gives the same traffic on every machine.
 
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_wire::aal5;
 use kiban_wire::atm::CELL_BYTES;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct Periodic {
 
 impl Periodic {
     /// So many octets each period, the first somewhen within the first.
-    pub fn new(period: Duration, octets: usize, chance: &mut Chance) -> Periodic {
+    pub fn new(period: Duration, octets: usize, chance: &mut SimRng) -> Periodic {
         Periodic { next: Instant::ZERO + phase(period, chance), period, octets }
     }
 }
@@ -59,12 +59,12 @@ pub struct Sporadic {
     next: Instant,
     mean: Duration,
     octets: usize,
-    chance: Chance,
+    chance: SimRng,
 }
 
 impl Sporadic {
     /// Up to twice `octets`, up to twice `mean` after the one before.
-    pub fn new(mean: Duration, octets: usize, mut chance: Chance) -> Sporadic {
+    pub fn new(mean: Duration, octets: usize, mut chance: SimRng) -> Sporadic {
         Sporadic { next: Instant::ZERO + phase(mean, &mut chance), mean, octets, chance }
     }
 }
@@ -99,7 +99,7 @@ pub struct JpegConfig {
 #[derive(Clone, Debug)]
 pub struct Jpeg {
     config: JpegConfig,
-    chance: Chance,
+    chance: SimRng,
     begin: Instant,
     picture: u64,
     range: (f64, f64),
@@ -113,7 +113,7 @@ impl Jpeg {
     ///
     /// # Panics
     /// When there is no range, or no picture a second.
-    pub fn new(config: JpegConfig, mut chance: Chance) -> Jpeg {
+    pub fn new(config: JpegConfig, mut chance: SimRng) -> Jpeg {
         assert!(!config.ranges.is_empty() && config.pictures_per_second > 0, "pictures, and a rate for them");
         let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut chance);
         let range = config.ranges[0];
@@ -149,7 +149,7 @@ impl Iterator for Jpeg {
 }
 
 /// A time within a period.
-fn phase(period: Duration, chance: &mut Chance) -> Duration {
+fn phase(period: Duration, chance: &mut SimRng) -> Duration {
     Duration::from_nanos(chance.below(period.as_nanos() as u64))
 }
 
@@ -166,7 +166,7 @@ mod tests {
             spread: 0.2,
             frame_octets_max: 9180,
         };
-        let units: Vec<Unit> = Jpeg::new(config.clone(), Chance::from_seed(2)).take(30 * 200).collect();
+        let units: Vec<Unit> = Jpeg::new(config.clone(), SimRng::from_seed(2)).take(30 * 200).collect();
         let rate = |unit: &Unit| {
             let frames = unit.octets / 9180;
             let cells = frames * aal5::cells(9180) + aal5::cells(unit.octets % 9180);
@@ -179,7 +179,7 @@ mod tests {
         assert!(seconds.iter().any(|rate| *rate > 4.5e6) && seconds.iter().any(|rate| *rate < 0.8e6));
         assert!(units.windows(2).all(|pair| pair[0].at < pair[1].at));
         assert_eq!(units[0].at + Duration::from_secs(1), units[30].at);
-        let again: Vec<Unit> = Jpeg::new(config, Chance::from_seed(2)).take(30 * 200).collect();
+        let again: Vec<Unit> = Jpeg::new(config, SimRng::from_seed(2)).take(30 * 200).collect();
         assert_eq!(units, again);
     }
 

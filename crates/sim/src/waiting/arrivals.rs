@@ -1,6 +1,6 @@
 //! When packets want to leave.
 
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use std::time::Duration;
 
 /// The rhythm of a sender.
@@ -50,7 +50,7 @@ pub struct Arrivals {
     sent: u64,
     /// The last packet's moment, without jitter.
     last: Instant,
-    chance: Chance,
+    chance: SimRng,
 }
 
 impl Arrivals {
@@ -59,7 +59,7 @@ impl Arrivals {
         if let Rhythm::Periodic { period, jitter } = rhythm {
             assert!(jitter < period, "packets keep their order");
         }
-        Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, chance: Chance::from_seed(seed) }
+        Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, chance: SimRng::from_seed(seed) }
     }
 
     /// How many are still to come.
@@ -95,14 +95,14 @@ impl Iterator for Arrivals {
 }
 
 /// A time between two, both among them.
-pub(super) fn uniform(least: Duration, most: Duration, chance: &mut Chance) -> Duration {
+pub(super) fn uniform(least: Duration, most: Duration, chance: &mut SimRng) -> Duration {
     let width = most.saturating_sub(least).as_nanos() as u64;
     least + Duration::from_nanos(chance.below(width.saturating_add(1)))
 }
 
 /// An exponential time, by comparisons of uniform numbers alone (von Neumann 1951): the same on every machine, which
 /// a logarithm is not.
-pub(super) fn exponential(mean: Duration, chance: &mut Chance) -> Duration {
+pub(super) fn exponential(mean: Duration, chance: &mut SimRng) -> Duration {
     let mut whole = 0u128;
     loop {
         let first = chance.draw();
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn exponential_times_have_their_mean_and_no_memory() {
         const COUNT: u32 = 200_000;
-        let mut chance = Chance::from_seed(5);
+        let mut chance = SimRng::from_seed(5);
         let times: Vec<f64> =
             (0..COUNT).map(|_| exponential(micros(100), &mut chance).as_secs_f64() * 1e6).collect();
         let share = |from: f64| times.iter().filter(|&&time| time > from).count() as f64 / f64::from(COUNT);

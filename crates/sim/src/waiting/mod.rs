@@ -24,7 +24,7 @@ pub use outcome::{Latencies, Outcome};
 pub use queue::{Level, Packet, Posted, Posting, ReceiveQueue};
 pub use stalls::{Length, Stall, When};
 
-use kiban_ground::{Chance, Costs, Evidence, Instant, Step, Wait, Waiter};
+use kiban_ground::{Costs, Evidence, Instant, SimRng, Step, Wait, Waiter};
 use stalls::Stalls;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct Process {
 impl Process {
     /// Waits and works until nothing comes any more.
     pub fn run(&self, queue: &mut impl ReceiveQueue) -> Outcome {
-        let stalls = Stalls::new(&self.stalls, Chance::from_seed(self.seed));
+        let stalls = Stalls::new(&self.stalls, SimRng::from_seed(self.seed));
         let waiter = Waiter::new(self.wait, self.costs);
         let mut run =
             Run { process: self, queue, waiter, stalls, now: Instant::ZERO, outcome: Outcome::default() };

@@ -6,7 +6,7 @@
 
 use super::Outcome;
 use super::arrivals::{exponential, uniform};
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use std::time::Duration;
 
 /// A kind of stall.
@@ -54,7 +54,7 @@ pub enum Length {
 }
 
 impl Length {
-    fn draw(&self, chance: &mut Chance) -> Duration {
+    fn draw(&self, chance: &mut SimRng) -> Duration {
         match *self {
             Length::Fixed(length) => length,
             Length::Uniform { least, most } => uniform(least, most, chance),
@@ -73,7 +73,7 @@ impl Length {
 /// The stalls of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Stalls {
-    chance: Chance,
+    chance: SimRng,
     waking: Vec<(f64, Length)>,
     /// Every so many times, how many are left, and for how long.
     counted: Vec<(u64, u64, Length)>,
@@ -89,7 +89,7 @@ struct Hazard {
 }
 
 impl Stalls {
-    pub(super) fn new(stalls: &[Stall], mut chance: Chance) -> Stalls {
+    pub(super) fn new(stalls: &[Stall], mut chance: SimRng) -> Stalls {
         let (mut waking, mut counted, mut running) = (Vec::new(), Vec::new(), Vec::new());
         for &Stall { when, length } in stalls {
             match when {

@@ -15,7 +15,7 @@ use crate::atm::counters::LoopbackCounters;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use kiban_ground::{Alarm, Alarms, Chance, Instant};
+use kiban_ground::{Alarm, Alarms, Instant, SimRng};
 use kiban_wire::atm::{CELL_PAYLOAD_BYTES, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
 use kiban_wire::oam::{self, LOCATION_END, Payload};
 
@@ -123,7 +123,7 @@ impl Loopback {
 
     /// Asks for a ping, of the segment or from end to end as the payload type says; its tag. Nothing when the circuit is not open
     /// or a ping is out.
-    pub fn ping(&mut self, circuit: Circuit, pti: u8, chance: &mut Chance) -> Option<u32> {
+    pub fn ping(&mut self, circuit: Circuit, pti: u8, chance: &mut SimRng) -> Option<u32> {
         let end = self.ends.get_mut(circuit.0 as usize)?.as_mut()?;
         let Ping::None = end.ping else { return None };
         let tag = chance.draw() as u32;
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_ping_comes_back_from_the_far_end_with_its_round_trip() {
-        let (mut near, mut far, mut chance) = (port(), port(), Chance::from_seed(1));
+        let (mut near, mut far, mut chance) = (port(), port(), SimRng::from_seed(1));
         let tag = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).unwrap();
         assert_eq!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance), None);
         let out = settle(&mut near, millis(10));
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_ping_that_does_not_come_back_is_given_up_after_five_seconds() {
-        let (mut near, mut chance) = (port(), Chance::from_seed(1));
+        let (mut near, mut chance) = (port(), SimRng::from_seed(1));
         let first = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).unwrap();
         settle(&mut near, millis(0));
         assert_eq!(settle(&mut near, millis(4999)), []);

@@ -55,7 +55,7 @@ pub(super) struct Desk<'a> {
     pub(super) counters: &'a mut EfeCounters,
     pub(super) events: &'a mut VecDeque<Event>,
     pub(super) breath: &'a mut super::breath::Breath,
-    pub(super) chance: &'a mut kiban_ground::Chance,
+    pub(super) chance: &'a mut kiban_ground::SimRng,
 }
 
 #[derive(Debug)]

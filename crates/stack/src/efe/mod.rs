@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use breath::Breath;
 use core::hash::Hasher;
 use flow::{Desk, Flow, Stage, letter};
-use kiban_ground::{Alarms, Chance, Instant, Slab};
+use kiban_ground::{Alarms, Instant, SimRng, Slab};
 use kiban_wire::efe::{
     self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
     flag, reason,
@@ -109,7 +109,7 @@ pub struct Endpoint {
     alarms: Alarms,
     breath: Breath,
     counters: EfeCounters,
-    chance: Chance,
+    chance: SimRng,
     secret: [u64; 2],
     keys: u64,
 }
@@ -131,7 +131,7 @@ impl Endpoint {
     /// An endpoint. `seed` makes its keys: a driver takes it from the operating system's chance.
     pub fn new(config: Config, seed: u64) -> Endpoint {
         let config = config.bounded();
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         Endpoint {
             flows: Slab::new(config.flows_max, chance.draw() as u32),
             askers: BTreeMap::new(),
@@ -146,7 +146,7 @@ impl Endpoint {
             counters: EfeCounters::default(),
             secret: [chance.draw(), chance.draw()],
             keys: 0,
-            chance: Chance::from_seed(chance.draw()),
+            chance: SimRng::from_seed(chance.draw()),
             config,
         }
     }

@@ -15,7 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Chance, Context, Instant};
+use kiban_ground::{Context, Instant, SimRng};
 use kiban_wire::discovery::{ALL_ROUTERS, Item, Message, Options, solicited_node};
 
 /// RFC 4862 §5.5.3(e): nobody can make an address shorter-lived than this by an advertisement.
@@ -130,7 +130,7 @@ fn after(now: Instant, seconds: u32) -> Instant {
 }
 
 impl Autoconf {
-    pub(super) fn new(config: &LinkConfig, chance: &mut Chance) -> Autoconf {
+    pub(super) fn new(config: &LinkConfig, chance: &mut SimRng) -> Autoconf {
         let settings = &config.autoconf;
         let mut autoconf = Autoconf {
             own: Vec::new(),

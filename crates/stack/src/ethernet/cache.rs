@@ -21,7 +21,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant, Pdu};
+use kiban_ground::{Instant, Pdu, SimRng};
 use kiban_wire::ethernet::Mac;
 
 /// How well a neighbour is known.
@@ -211,7 +211,7 @@ impl Cache {
         word: Word,
         now: Instant,
         config: &NeighbourConfig,
-        chance: &mut Chance,
+        chance: &mut SimRng,
         counters: &mut EthernetCounters,
     ) -> Learned {
         let reachable = now + self.reachable.mul_f64(0.5 + chance.unit());

@@ -29,7 +29,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Chance, Context, Instant, Pdu};
+use kiban_ground::{Context, Instant, Pdu, SimRng};
 use kiban_wire::{discovery, ipv4, ipv6};
 use path::Paths;
 use reassembly::Reassembly;
@@ -239,7 +239,7 @@ pub struct Ip {
 
 impl Ip {
     /// IP without addresses or routes.
-    pub fn new(config: Config, chance: &mut Chance) -> Ip {
+    pub fn new(config: Config, chance: &mut SimRng) -> Ip {
         Ip {
             reassembly: Reassembly::new(config.reassembly),
             config,

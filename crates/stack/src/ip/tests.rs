@@ -5,7 +5,7 @@ use kiban_wire::ipv4::Header;
 
 struct Bench {
     memory: Memory,
-    chance: Chance,
+    chance: SimRng,
     copies: Copies,
     ip: Ip,
     now: Instant,
@@ -21,7 +21,7 @@ fn peer() -> IpAddr {
 
 impl Bench {
     fn new() -> Bench {
-        let mut chance = Chance::from_seed(1);
+        let mut chance = SimRng::from_seed(1);
         let mut ip = Ip::new(Config::default(), &mut chance);
         ip.add_address(3, ours());
         ip.add_route(Route {

@@ -2,7 +2,7 @@ use super::*;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_wire::lapb;
 use proptest::prelude::*;
 
@@ -321,7 +321,7 @@ fn a_request_out_of_place_changes_nothing() {
 struct Line {
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
-    chance: Chance,
+    chance: SimRng,
     harm: u32,
 }
 
@@ -370,14 +370,14 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         ..Config::new(role)
     };
     let mut links = [Link::new(config(Role::Dte)), Link::new(config(Role::Dce))];
-    let chance = |number| Chance::from_seed(seed * 2 + number);
+    let chance = |number| SimRng::from_seed(seed * 2 + number);
     let mut lines = [0, 1].map(|number| Line {
         flying: VecDeque::new(),
         free_at: Instant::ZERO,
         chance: chance(number),
         harm,
     });
-    let mut hosts = Chance::from_seed(seed + 99);
+    let mut hosts = SimRng::from_seed(seed + 99);
     let message = |way: usize, number: usize| vec![(number * 7 + way) as u8; number * 31 % 300];
     let (mut sent, mut got) = ([0; 2], [0; 2]);
     links[0].request(Request::Connect).expect("it is down");
@@ -492,7 +492,7 @@ impl Plain {
 fn a_plain_peer_that_was_written_apart_gets_on_with_the_link() {
     for seed in 0..30 {
         let mut link = connected(|config| config.reply_timeout = 100 * MS);
-        let (mut plain, mut chance, mut now) = (Plain::default(), Chance::from_seed(seed), Instant::ZERO);
+        let (mut plain, mut chance, mut now) = (Plain::default(), SimRng::from_seed(seed), Instant::ZERO);
         let packet = |way: u8, number: u8| vec![way, number, 3];
         let (mut number, mut got) = (0, Vec::new());
         let mut todo: VecDeque<Vec<u8>> = (0..50).map(|number| packet(1, number)).collect();

@@ -52,7 +52,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use kiban_ground::{Alarms, Chance, Context, Instant, Pdu, Slice, Sum};
+use kiban_ground::{Alarms, Context, Instant, Pdu, SimRng, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Header;
@@ -319,7 +319,7 @@ pub struct Tcp {
 
 impl Tcp {
     /// TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
-    pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, chance: &mut Chance) -> Tcp {
+    pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, chance: &mut SimRng) -> Tcp {
         let shares = config.shares;
         let limited = |share: Share| if shares { share } else { share.without_limits() };
         Tcp {

@@ -3,7 +3,7 @@
 
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_wire::tcp::Sequence;
 use siphasher::sip::SipHasher24;
 
@@ -22,7 +22,7 @@ pub(super) struct Beginning {
 }
 
 impl Secret {
-    pub(super) fn new(chance: &mut Chance) -> Secret {
+    pub(super) fn new(chance: &mut SimRng) -> Secret {
         Secret { key: [chance.draw(), chance.draw()] }
     }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn numbers_differ_by_name_by_use_and_by_board() {
-        let secret = |seed| Secret::new(&mut Chance::from_seed(seed));
+        let secret = |seed| Secret::new(&mut SimRng::from_seed(seed));
         let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), port);
         let of = |seed, port| secret(seed).beginning(end(port), end(80), Instant::ZERO);
         let (one, other, elsewhere) = (of(1, 1), of(1, 2), of(2, 1));

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashTable;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 
 pub(super) struct Table {
     slots: Vec<(u32, Option<Box<Session>>)>,
@@ -39,7 +39,7 @@ fn hash(key: [u64; 2], local: SocketAddr, remote: SocketAddr) -> u64 {
 }
 
 impl Table {
-    pub(super) fn new(chance: &mut Chance) -> Table {
+    pub(super) fn new(chance: &mut SimRng) -> Table {
         let key = [chance.draw(), chance.draw() | 1];
         Table { slots: Vec::new(), free: Vec::new(), by_name: HashTable::new(), recent: 0, key }
     }

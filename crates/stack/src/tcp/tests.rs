@@ -11,7 +11,7 @@ const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))
 /// Two TCPs over one memory, joined by nothing: a segment that goes down on one side comes up on the other.
 struct Pair {
     memory: Memory,
-    chance: Chance,
+    chance: SimRng,
     copies: Copies,
     now: Instant,
     ends: [(Tcp, Outbox, Option<SessionId>); 2],
@@ -22,7 +22,7 @@ struct Pair {
 
 impl Pair {
     fn open() -> Pair {
-        let mut chance = Chance::from_seed(1);
+        let mut chance = SimRng::from_seed(1);
         let ends = [(); 2]
             .map(|()| (Tcp::new(Config::default(), 1 << 20, 1 << 20, &mut chance), Outbox::default(), None));
         let memory =

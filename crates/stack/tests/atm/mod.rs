@@ -1,7 +1,7 @@
 //! What the ATM stories share: memory, frames, plain models.
 #![allow(dead_code, unreachable_pub)]
 
-use kiban_ground::{Blocks, Chance, Context, Copies, Instant, Memory, Pdu, Pool, Sum};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SimRng, Sum};
 use kiban_stack::atm::{Arrival, Circuit, Inlet, Interval, Outlet, Reassembly, Segmentation, TimedCell};
 use kiban_wire::atm::{Interface, Vc};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub const LATER: Instant = Instant::from_nanos(u64::MAX / 4);
 
 pub struct Bench {
     pub memory: Memory,
-    pub chance: Chance,
+    pub chance: SimRng,
     pub copies: Copies,
 }
 
@@ -24,7 +24,7 @@ impl Bench {
             receive: Pool::new(pages.min(4096), page_bytes),
             blocks: Blocks::new(512),
         };
-        Bench { memory, chance: Chance::from_seed(7), copies: Copies::default() }
+        Bench { memory, chance: SimRng::from_seed(7), copies: Copies::default() }
     }
 
     pub fn cx(&mut self) -> Context<'_> {
@@ -82,7 +82,7 @@ pub fn ports(circuits: u32, frame_bytes_max: usize, head_cells: u8) -> (Segmenta
 
 /// Bytes that differ from place to place and from seed to seed.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use super::station::Frame;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use std::collections::BTreeMap;
 
 /// What a cable does to what it carries. Harm is a probability a frame.
@@ -25,7 +25,7 @@ pub(crate) struct Nature {
 
 pub(crate) struct Cable {
     pub(crate) nature: Nature,
-    chance: Chance,
+    chance: SimRng,
     flying: BTreeMap<(Instant, u64), Frame>,
     sent: u64,
     free_at: Instant,
@@ -40,7 +40,7 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    pub(crate) fn new(nature: Nature, chance: Chance) -> Cable {
+    pub(crate) fn new(nature: Nature, chance: SimRng) -> Cable {
         Cable {
             nature,
             chance,

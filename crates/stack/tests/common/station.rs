@@ -1,7 +1,7 @@
 //! One TCP with the memory it works in, and the way bytes get into and out of that memory.
 
 use core::net::{IpAddr, Ipv4Addr};
-use kiban_ground::{Chance, Context, Copies, Instant, Memory, Page, Pdu, Pool, Slice};
+use kiban_ground::{Context, Copies, Instant, Memory, Page, Pdu, Pool, SimRng, Slice};
 use kiban_stack::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
@@ -35,14 +35,14 @@ pub(crate) struct Station {
     pub(crate) tcp: Tcp,
     pub(crate) memory: Memory,
     pub(crate) out: Outbox,
-    chance: Chance,
+    chance: SimRng,
     copies: Copies,
 }
 
 impl Station {
     /// The `n`-th station of a test.
     pub(crate) fn new(n: u8, config: Config, sizes: Sizes, seed: u64) -> Station {
-        let mut chance = Chance::from_seed(seed).fork(u64::from(n));
+        let mut chance = SimRng::from_seed(seed).fork(u64::from(n));
         let bytes = |pages: usize| (pages * sizes.page_bytes * sizes.ledger_percent / 100) as u64;
         Station {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)),

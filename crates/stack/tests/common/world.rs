@@ -7,7 +7,7 @@ use super::cable::{Cable, Nature};
 use super::station::{Frame, Sizes, Station, frames_of};
 use core::net::SocketAddr;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant, Page, Slice};
+use kiban_ground::{Instant, Page, SimRng, Slice};
 use kiban_stack::tcp::{Config, Indication, Reason, SessionId};
 use std::collections::VecDeque;
 
@@ -81,7 +81,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    fn new(role: Role, chance: &mut Chance) -> App {
+    fn new(role: Role, chance: &mut SimRng) -> App {
         let mut stream = Vec::with_capacity(role.bytes + 8);
         while stream.len() < role.bytes {
             stream.extend_from_slice(&chance.draw().to_le_bytes());
@@ -125,7 +125,7 @@ pub(crate) struct World {
     pub(crate) watch: Option<Watch>,
     pub(crate) ends_as: Reason,
     pub(crate) until: Instant,
-    chance: Chance,
+    chance: SimRng,
 }
 
 pub(crate) const SERVER_PORT: u16 = 80;
@@ -133,7 +133,7 @@ const FIRST_PORT: u16 = 20_000;
 
 impl World {
     pub(crate) fn new(configs: [Config; 2], natures: [Nature; 2], sizes: [Sizes; 2], seed: u64) -> World {
-        let chance = Chance::from_seed(seed);
+        let chance = SimRng::from_seed(seed);
         let [left, right] = configs;
         let mut stations = [Station::new(1, left, sizes[0], seed), Station::new(2, right, sizes[1], seed)];
         let server = SocketAddr::new(stations[1].address, SERVER_PORT);

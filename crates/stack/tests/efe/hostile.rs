@@ -2,7 +2,7 @@
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
 use crate::setup::request;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_stack::efe::{Config, EfeCounters, Endpoint, Event, FlowNumber, Peer, ethernet};
 use kiban_wire::efe::{HEADER_BYTES, Header, Kind};
 use kiban_wire::ethernet::Mac;
@@ -141,7 +141,7 @@ fn everything_once_more_changes_nothing() {
     pair.transfer(flows, 300);
     pair.run(A_WHILE);
     let _ = (pair.events(0), pair.events(1));
-    let mut chance = Chance::from_seed(1);
+    let mut chance = SimRng::from_seed(1);
     let log = pair.log.clone();
     let before = state(&pair, flows);
     for _ in 0..2000 {
@@ -191,7 +191,7 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
         let (mut pair, flows) = Pair::connected(&Config { checked, ..Config::default() });
         pair.transfer(flows, 50);
         pair.run(A_WHILE);
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let log = pair.log.clone();
         let before = (blamed(pair.ends[0].counters()), blamed(pair.ends[1].counters()));
         for _ in 0..20_000 {
@@ -224,7 +224,7 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
 #[test]
 fn a_peer_that_lies_harms_its_own_flow_only() {
     // It has the right key, and says whatever it likes.
-    let mut chance = Chance::from_seed(9);
+    let mut chance = SimRng::from_seed(9);
     for _ in 0..20 {
         let (mut pair, honest) = Pair::connected(&Config::default());
         let lying = pair.connect();
@@ -232,7 +232,7 @@ fn a_peer_that_lies_harms_its_own_flow_only() {
         for _ in 0..3000 {
             let kind =
                 [Kind::Data, Kind::End, Kind::Ack, Kind::Accept, Kind::Reject][chance.below(5) as usize];
-            let near = |chance: &mut Chance, middle: u32| match chance.below(3) {
+            let near = |chance: &mut SimRng, middle: u32| match chance.below(3) {
                 0 => chance.draw() as u32,
                 _ => middle.wrapping_add(chance.below(80) as u32).wrapping_sub(10),
             };

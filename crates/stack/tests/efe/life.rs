@@ -270,7 +270,7 @@ fn a_lossy_path_delivers_everything_once_and_in_order() {
     for seed in 0..20 {
         let config = Config { checked: seed % 2 == 0, segment_bytes: 1400, ..Config::default() };
         let (mut pair, flows) = Pair::connected(&config);
-        let mut chance = kiban_ground::Chance::from_seed(seed);
+        let mut chance = kiban_ground::SimRng::from_seed(seed);
         let loss = [0.01, 0.1, 0.3, 0.5][seed as usize % 4];
         pair.loses = Box::new(move |_, _| chance.happens(loss));
         pair.transfer(flows, 500);

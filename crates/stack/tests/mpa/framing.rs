@@ -1,7 +1,7 @@
 //! FPDUs with CRCs and markers: the RFC's examples, and everything that can be made of them.
 
 use super::hex;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_stack::iwarp::mpa::{
     Answer, Config, Deframer, Fault, Front, Initiator, Responder, Trailer, Weaver, begin, end, front,
     length_field,
@@ -175,7 +175,7 @@ proptest! {
             let unwoven: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| framed(ulpdu, false)).collect();
             prop_assert_eq!(plain.len(), unwoven.len());
         }
-        let (mut deframer, mut chance) = (Deframer::new(crc, markers), Chance::from_seed(seed));
+        let (mut deframer, mut chance) = (Deframer::new(crc, markers), SimRng::from_seed(seed));
         let (mut from, mut come, mut out) = (0, 0, Vec::new());
         while from < stream.len() {
             let bytes = &stream[from..come];
@@ -205,7 +205,7 @@ proptest! {
 /// Strangers: whatever comes, nothing panics, and whoever waits for more has a reason.
 #[test]
 fn random_bytes_are_a_verdict() {
-    let mut chance = Chance::from_seed(5044);
+    let mut chance = SimRng::from_seed(5044);
     let mut verdicts = [0u32; 4];
     for round in 0..20_000 {
         let mut bytes: Vec<u8> = (0..chance.below(900)).map(|_| chance.draw() as u8).collect();

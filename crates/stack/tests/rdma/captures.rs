@@ -10,7 +10,7 @@
 //! Pads      siw leaves in its pads what was there before; here, as the RFC wants, they are zero.
 
 use crate::station::{Host, fill};
-use kiban_ground::{Chance, Region};
+use kiban_ground::{Region, SimRng};
 use kiban_stack::iwarp::mpa::{self, Config, Deframer, Front};
 use kiban_stack::iwarp::nic::News;
 use kiban_stack::iwarp::rnic::{Completion, Data, Kind, Operation, Place, Sge, Status};
@@ -215,7 +215,7 @@ struct Seen {
 }
 
 /// Pushes bytes that are cut anywhere.
-fn push_cut(host: &mut Host, chance: &mut Chance, mut bytes: &[u8]) {
+fn push_cut(host: &mut Host, chance: &mut SimRng, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let (now, later) = bytes.split_at(1 + chance.below(bytes.len() as u64) as usize);
         host.push(now);
@@ -225,7 +225,7 @@ fn push_cut(host: &mut Host, chance: &mut Chance, mut bytes: &[u8]) {
 
 /// Plays one end of a conversation.
 fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     let [request, reply] = [&talk[0], &talk[1]].map(|word| {
         let (setup, _) = Setup::read(&word.bytes[START_BYTES..]).expect("a set-up word");
         (word, (setup.ird, setup.ord))

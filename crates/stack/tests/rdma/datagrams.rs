@@ -2,7 +2,7 @@
 
 use crate::pair::{Landing, Memory, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_stack::iwarp::mpa;
 use kiban_stack::iwarp::nic::OpenError;
 use kiban_stack::iwarp::rnic::{
@@ -456,7 +456,7 @@ impl Half {
         self.next_id
     }
 
-    fn set_state(&mut self, chance: &mut Chance) {
+    fn set_state(&mut self, chance: &mut SimRng) {
         let qp = &mut self.qps[chance.below(2) as usize];
         let state = DatagramState {
             receives: chance.happens(0.9),
@@ -472,7 +472,7 @@ impl Half {
     }
 
     /// Everything of a queue pair ends, and it begins anew.
-    fn end(&mut self, chance: &mut Chance) {
+    fn end(&mut self, chance: &mut SimRng) {
         let at = chance.below(2) as usize;
         let qp = &mut self.qps[at];
         self.side.nic.abort(qp.number).expect("there");
@@ -487,7 +487,7 @@ impl Half {
         self.side.nic.set_datagram_state(qp.number, true, true, 40).expect("as new");
     }
 
-    fn post_receive(&mut self, chance: &mut Chance) {
+    fn post_receive(&mut self, chance: &mut SimRng) {
         // One that is too short for all that comes stands in the way of those behind it, until all are flushed.
         let room = if chance.happens(0.05) { 39 } else { [60, 500, 4136, 5000][chance.below(4) as usize] };
         if self.sink_used + room > AREA {
@@ -517,7 +517,7 @@ impl Half {
         qp.receives.push_back((id, places));
     }
 
-    fn post_send(&mut self, peer: [u32; 2], chance: &mut Chance) {
+    fn post_send(&mut self, peer: [u32; 2], chance: &mut SimRng) {
         let id = self.id();
         let all = self.source.bytes();
         let (data, bytes) = match chance.below(20) {
@@ -642,7 +642,7 @@ impl Half {
 }
 
 /// One of two keys.
-fn key(chance: &mut Chance) -> u32 {
+fn key(chance: &mut SimRng) -> u32 {
     40 + u32::from(chance.happens(0.15))
 }
 
@@ -652,7 +652,7 @@ fn leaves(state: &DatagramState) -> bool {
 
 /// Datagrams that were taken in a world.
 fn world(seed: u64) -> u64 {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     let mut halves = [Half::new(2 * seed + 1), Half::new(2 * seed + 2)];
     let name = format!("seed {seed}");
     let mut air: [Vec<Vec<u8>>; 2] = Default::default();

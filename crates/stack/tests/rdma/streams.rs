@@ -1,7 +1,7 @@
 //! Queue pairs over MPA: two streams joined by a pipe of bytes that are cut anywhere.
 
 use crate::pair::{Side, TRAITS};
-use kiban_ground::{Chance, SharedBytes};
+use kiban_ground::{SharedBytes, SimRng};
 use kiban_stack::iwarp::mpa::{Config, CrcUse};
 use kiban_stack::iwarp::rnic::{Access, Data, Kind, Operation, Place, Places, QpState, Status, StreamWish};
 use kiban_stack::iwarp::stream::{Chunk, News, Stream};
@@ -67,7 +67,7 @@ impl End {
 struct Joined {
     one: End,
     two: End,
-    chance: Chance,
+    chance: SimRng,
     most: u64,
     /// Bytes on their way.
     bytes: u64,
@@ -80,7 +80,7 @@ impl Joined {
         let stream = Stream::initiate(one, left.qp, (TRAITS.ird, TRAITS.ord), b"hello").expect("short");
         let one = End { side: left, stream, lands, came_direct: 0 };
         let two = End { side: right, stream: Stream::respond(two), lands, came_direct: 0 };
-        let mut joined = Joined { one, two, chance: Chance::from_seed(seed), most, bytes: 0 };
+        let mut joined = Joined { one, two, chance: SimRng::from_seed(seed), most, bytes: 0 };
         joined.run();
         let asked = joined.two.stream.news();
         assert!(

@@ -7,7 +7,7 @@
 //!              are made and confirmed, fences and signals.
 
 use crate::pair::{Landing, Memory, Side, TRAITS};
-use kiban_ground::{Chance, Region};
+use kiban_ground::{Region, SimRng};
 use kiban_stack::iwarp::rnic::{Access, Data, Kind, Operation, Place, ReceiveWork, SendWork, Sge, Status};
 use kiban_wire::rdmap::Atomic;
 
@@ -41,7 +41,7 @@ struct Half {
 }
 
 impl Half {
-    fn new(seed: u64, segment_bytes: usize, chance: &mut Chance) -> Half {
+    fn new(seed: u64, segment_bytes: usize, chance: &mut SimRng) -> Half {
         let mut side = Side::new(seed, segment_bytes);
         let source = side.pattern(AREA_BYTES, Access { remote_read: true, ..Access::NONE });
         let sink = side.memory(AREA_BYTES, Access::LOCAL);
@@ -75,7 +75,7 @@ impl Half {
     }
 
     /// Elements of the source, and the bytes in them.
-    fn source_elements(&self, length: usize, chance: &mut Chance) -> (Data, Vec<u8>) {
+    fn source_elements(&self, length: usize, chance: &mut SimRng) -> (Data, Vec<u8>) {
         if length <= 256 && chance.happens(0.3) {
             let bytes: Vec<u8> = (0..length).map(|_| chance.draw() as u8).collect();
             return (Data::Inline(bytes.iter().copied().collect()), bytes);
@@ -91,7 +91,7 @@ impl Half {
     }
 
     /// Fresh elements of the sink, of which `bytes` are going to be filled.
-    fn sink_elements(&mut self, room: usize, bytes: &[u8], chance: &mut Chance) -> Vec<Sge> {
+    fn sink_elements(&mut self, room: usize, bytes: &[u8], chance: &mut SimRng) -> Vec<Sge> {
         let mut rest = bytes;
         let mut sges = Vec::new();
         for length in pieces(room, chance) {
@@ -106,7 +106,7 @@ impl Half {
     }
 
     /// A receive for a message that is going to come, and what is told of it.
-    fn expect_message(&mut self, bytes: &[u8], immediate: Option<u64>, chance: &mut Chance) {
+    fn expect_message(&mut self, bytes: &[u8], immediate: Option<u64>, chance: &mut SimRng) {
         let room = bytes.len() + chance.below(3) as usize * 10;
         let sges = self.sink_elements(room, bytes, chance).into_iter().collect();
         self.next_id += 1;
@@ -117,7 +117,7 @@ impl Half {
     }
 
     /// Posts something, and does it to the model.
-    fn post(&mut self, peer: &mut Half, chance: &mut Chance) {
+    fn post(&mut self, peer: &mut Half, chance: &mut SimRng) {
         let scale = [100, 3000, 20_000][chance.below(3) as usize];
         let mut length = chance.below(scale) as usize;
         let used = peer.sink_used.max(peer.target_used).max(self.sink_used);
@@ -197,7 +197,7 @@ impl Half {
     }
 
     /// Makes some segments, and has some confirmed.
-    fn make_some(&mut self, most: u64, chance: &mut Chance) {
+    fn make_some(&mut self, most: u64, chance: &mut SimRng) {
         let (side, mut left) = (&mut self.side, chance.below(most + 1));
         while left > 0
             && let Some(qp) = side.nic.next_in_line()
@@ -214,7 +214,7 @@ impl Half {
     }
 
     /// The peer takes some of the segments.
-    fn deliver_some(&mut self, peer: &mut Half, most: u64, chance: &mut Chance) {
+    fn deliver_some(&mut self, peer: &mut Half, most: u64, chance: &mut SimRng) {
         for _ in 0..chance.below(most + 1) {
             let Some(segment) = self.side.out.segments.pop_front() else { break };
             let count = 1 + chance.below(2000) as usize;
@@ -245,7 +245,7 @@ impl Half {
 }
 
 /// A length in up to eight parts, some of them empty.
-fn pieces(length: usize, chance: &mut Chance) -> Vec<usize> {
+fn pieces(length: usize, chance: &mut SimRng) -> Vec<usize> {
     let (mut left, mut parts) = (length, Vec::new());
     for _ in 0..chance.below(8) {
         let part = if chance.happens(0.2) { 0 } else { chance.below(left as u64 + 1) as usize };
@@ -257,7 +257,7 @@ fn pieces(length: usize, chance: &mut Chance) -> Vec<usize> {
 }
 
 fn world(seed: u64) {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     let segment_bytes = match chance.below(3) {
         0 => 128 + chance.below(64) as usize,
         1 => 1458,

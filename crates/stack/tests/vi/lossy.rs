@@ -12,7 +12,7 @@ fn reliable_messages_survive_everything_once_and_in_order() {
     for level in [Reliability::Delivery, Reliability::Reception] {
         for seed in 0..20 {
             let mut pair = Pair::connected(level, false, &Config::default());
-            pair.chance = kiban_ground::Chance::from_seed(seed);
+            pair.chance = kiban_ground::SimRng::from_seed(seed);
             pair.harm = BAD;
             let bytes = pattern(40_000, seed);
             pair.fill(0, 0, &bytes);
@@ -110,7 +110,7 @@ fn an_unreliable_write_with_a_hole_is_not_announced() {
 fn connections_come_to_be_on_a_bad_path() {
     for seed in 0..50 {
         let mut pair = Pair::strangers(Reliability::Delivery, false, &Config::default());
-        pair.chance = kiban_ground::Chance::from_seed(seed);
+        pair.chance = kiban_ground::SimRng::from_seed(seed);
         pair.harm = Harm { loss: 0.3, doubling: 0.3, reordering: 0.2, corruption: 0.1 };
         pair.sides[1].nic.listen(b"port").expect("room");
         pair.ask(Duration::from_secs(5)).expect("idle");

@@ -1,6 +1,6 @@
 //! Two NICs and the path between them.
 
-use kiban_ground::{Chance, Instant, Region, SharedBytes, SharedRoom};
+use kiban_ground::{Instant, Region, SharedBytes, SharedRoom, SimRng};
 use kiban_stack::vi::{
     Config, Done, Event, MemoryAttributes, Nic, PathTraits, Refusal, Reliability, Segment, ViAttributes,
     ViState, Work,
@@ -38,7 +38,7 @@ pub(crate) struct Pair {
     pub(crate) sides: [Side; 2],
     pub(crate) now: Instant,
     pub(crate) harm: Harm,
-    pub(crate) chance: Chance,
+    pub(crate) chance: SimRng,
     pub(crate) packets: u64,
 }
 
@@ -63,7 +63,7 @@ impl Pair {
     pub(crate) fn strangers(reliability: Reliability, loses_nothing: bool, config: &Config) -> Pair {
         let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing, checked: !loses_nothing };
         let sides = [1, 2].map(|seed| side(config, reliability, traits, seed));
-        Pair { sides, now: Instant::ZERO, harm: Harm::default(), chance: Chance::from_seed(7), packets: 0 }
+        Pair { sides, now: Instant::ZERO, harm: Harm::default(), chance: SimRng::from_seed(7), packets: 0 }
     }
 
     /// Two connected VIs.
@@ -197,6 +197,6 @@ impl Pair {
 
 /// Bytes that differ everywhere.
 pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
-    let mut chance = Chance::from_seed(seed);
+    let mut chance = SimRng::from_seed(seed);
     (0..length).map(|_| chance.draw() as u8).collect()
 }

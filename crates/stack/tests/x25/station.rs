@@ -1,6 +1,6 @@
 //! Two stations, each with LAPB and a packet layer, and a line between them: a rate, a length, harm from a seed.
 
-use kiban_ground::{Chance, Instant, Rope};
+use kiban_ground::{Instant, Rope, SimRng};
 use kiban_stack::lapb::{self, Link};
 use kiban_stack::x25::{Below, Config, Layer, Role, Sizes};
 use kiban_wire::lapb::{Modulo, line_bits};
@@ -22,7 +22,7 @@ pub(crate) struct Station {
     /// What the line has taken from here: frames with the moment when they are there.
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
-    chance: Chance,
+    chance: SimRng,
 }
 
 pub(crate) struct World {
@@ -51,7 +51,7 @@ impl World {
                 layer: Layer::new(layer),
                 flying: VecDeque::new(),
                 free_at: Instant::ZERO,
-                chance: Chance::from_seed(seed),
+                chance: SimRng::from_seed(seed),
             }
         };
         let mut stations = [station(Role::Dte, seed * 2), station(Role::Dce, seed * 2 + 1)];

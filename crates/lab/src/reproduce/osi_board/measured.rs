@@ -8,7 +8,7 @@
 use super::FILE_BYTES;
 use crate::table::Table;
 use kiban_board::osi::meter::Task;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_real::clock::{Clock, ticks};
 use kiban_sim::osi::{Boards, Join, Setup};
 use kiban_stack::osi::ftam::filestore::Path;
@@ -52,7 +52,7 @@ const SETTINGS: [(usize, usize); 3] = [(2000, 2048), (8000, 2048), (1 << 18, 65_
 
 /// Measures all settings.
 pub fn measure(plan: Plan) -> Vec<Measured> {
-    let mut chance = Chance::from_seed(5);
+    let mut chance = SimRng::from_seed(5);
     let contents: Vec<u8> = (0..plan.files * FILE_BYTES).map(|_| chance.draw() as u8).collect();
     SETTINGS.map(|(fdata, tpdu)| one(fdata, tpdu, &contents, plan.repeats)).to_vec()
 }

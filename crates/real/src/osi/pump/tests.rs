@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::osi::secure::{self, Identity};
-use kiban_ground::{Chance, Rope};
+use kiban_ground::{Rope, SimRng};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Sends noise, and keeps what comes.
 struct Talker {
-    chance: Chance,
+    chance: SimRng,
     unsent: usize,
     outgoing: RopeQueue,
     received: Vec<u8>,
@@ -17,7 +17,7 @@ struct Talker {
 
 impl Talker {
     fn new(seed: u64, unsent: usize, expected: usize) -> Talker {
-        let chance = Chance::from_seed(seed);
+        let chance = SimRng::from_seed(seed);
         Talker { chance, unsent, outgoing: RopeQueue::new(), received: Vec::new(), expected, ended: false }
     }
 

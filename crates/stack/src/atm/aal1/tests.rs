@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant};
+use kiban_ground::{Instant, SimRng};
 use kiban_wire::aal1::{COUNTS, Header, PAYLOAD_OCTETS, STAMP_PERIOD_BITS};
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ const FORMS: [Form; 6] = [
 
 /// Octets that do not repeat within what a test sends.
 fn octets(count: usize) -> Vec<u8> {
-    let mut chance = Chance::from_seed(363);
+    let mut chance = SimRng::from_seed(363);
     (0..count).map(|_| chance.draw() as u8).collect()
 }
 
@@ -268,7 +268,7 @@ fn stamps_tell_the_rate_of_a_source_that_is_off() {
 fn a_buffer_finds_the_rate_of_its_source_through_jitter() {
     let rate = 5_880_000;
     for ppm in [-100.0, 0.0, 60.0] {
-        let mut chance = Chance::from_seed(5);
+        let mut chance = SimRng::from_seed(5);
         let (target, settle) = (7350, Duration::from_secs(10));
         let mut clock = Adaptive::new(rate, target, settle, 200);
         let tick = Duration::from_millis(1);

@@ -6,7 +6,7 @@ use kiban_ground::Pdu;
 use proptest::prelude::*;
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = Chance::from_seed(length as u64);
+    let mut chance = SimRng::from_seed(length as u64);
     (0..length).map(|_| chance.draw() as u8).collect()
 }
 
@@ -86,7 +86,7 @@ proptest! {
             source.swap_with_slice(target);
             Ok(bytes)
         }).collect::<Result<_, _>>()?;
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         for at in (1..packets.len()).rev() {
             packets.swap(at, chance.below(at as u64 + 1) as usize);
         }

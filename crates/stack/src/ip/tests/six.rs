@@ -194,7 +194,7 @@ fn an_option_that_wants_to_be_reported_is_even_to_a_group() {
 fn datagrams_are_cut_at_the_source_and_put_together() {
     for length in [1452, 1453, 3000, 60_000] {
         let mut bench = bench();
-        let mut chance = Chance::from_seed(1);
+        let mut chance = SimRng::from_seed(1);
         let bytes: Vec<u8> = (0..length).map(|_| chance.draw() as u8).collect();
         let mut pdu = bench.memory.blocks.take().unwrap();
         for part in bytes.chunks(4096) {

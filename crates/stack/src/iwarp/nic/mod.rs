@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use core::time::Duration;
-use kiban_ground::{Chance, Instant, Region, Slab};
+use kiban_ground::{Instant, Region, SimRng, Slab};
 
 /// A responder whose reply has arrived may speak so much later, if the initiator has not spoken: a peer that reads the
 /// reply and what follows in one go (siw) must not find them together.
@@ -208,7 +208,7 @@ impl Nic {
     /// A NIC. `seed` makes its keys: a driver takes it from the operating system's chance.
     pub fn new(config: Config, seed: u64) -> Nic {
         let most = config.qps_max.saturating_mul(2);
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let salt = chance.draw() as u32;
         let Config { start_timeout, answer_timeout, waiting_max, .. } = config;
         Nic {

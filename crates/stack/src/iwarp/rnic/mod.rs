@@ -64,7 +64,7 @@ use executor::receive::{self, Tables};
 use executor::{datagram, send};
 use host::cmt::CompletionQueue;
 use host::smt::StagTable;
-use kiban_ground::{Chance, Region, SharedBytes, Slab};
+use kiban_ground::{Region, SharedBytes, SimRng, Slab};
 use kiban_wire::datagram::{Header as DatagramHeader, QP_MAX};
 use kiban_wire::rdmap::{Reason, Terminate};
 
@@ -349,7 +349,7 @@ pub struct Rnic {
 impl Rnic {
     /// A NIC. `seed` makes its keys: a driver takes it from the operating system's chance.
     pub fn new(config: Config, seed: u64) -> Rnic {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         Rnic {
             smt: StagTable::new(config.stags_max, config.blocks_max, config.pds_max, &mut chance),
             qps: Slab::new(config.qps_max, chance.draw() as u32),

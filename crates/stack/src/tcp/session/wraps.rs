@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::tcp::session::urgent::Urgent;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 
 fn session() -> Session {
     let name = |n: u8| SocketAddr::from(([10, 0, 0, n], 80));
-    let mut chance = Chance::from_seed(1);
+    let mut chance = SimRng::from_seed(1);
     let secret = super::super::secret::Secret::new(&mut chance);
     let beginning = secret.beginning(name(1), name(2), Instant::ZERO);
     let mut table = super::super::table::Table::new(&mut chance);

@@ -12,7 +12,7 @@ use super::pblmt::BufferList;
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
-use kiban_ground::{Chance, Region, Slab};
+use kiban_ground::{Region, SimRng, Slab};
 use siphasher::sip::SipHasher24;
 
 /// What is wrong with a tag, an address or a right.
@@ -113,7 +113,7 @@ impl StagTable {
         stags_max: usize,
         blocks_max: usize,
         pds_max: usize,
-        chance: &mut Chance,
+        chance: &mut SimRng,
     ) -> Self {
         StagTable {
             entries: HashMap::default(),

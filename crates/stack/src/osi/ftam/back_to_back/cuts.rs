@@ -41,7 +41,7 @@ fn a_transfer_is_cancelled_and_restarted_at_any_moment() {
 
 #[test]
 fn a_transfer_that_is_cut_anywhere_is_recovered() {
-    let mut chance = Chance::from_seed(7);
+    let mut chance = SimRng::from_seed(7);
     let binary: Vec<u8> = (0..25_000).map(|_| chance.draw() as u8).collect();
     let some_lines = lines(800, &mut chance);
     let mut recovered = 0;

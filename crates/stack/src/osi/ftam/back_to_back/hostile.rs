@@ -11,12 +11,12 @@ fn value(context: i64, rope: kiban_ground::Rope) -> Value {
     Value { context, form: Form::Single(rope) }
 }
 
-fn pick<T: Clone>(chance: &mut Chance, of: &[T]) -> T {
+fn pick<T: Clone>(chance: &mut SimRng, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize].clone()
 }
 
 /// Any FPDU of an initiator, with parameters that are sometimes sensible.
-fn any(chance: &mut Chance) -> Pdu {
+fn any(chance: &mut SimRng) -> Pdu {
     let name = pick(chance, &["f", "f", "f", "f", "new", "d", "d/g", "..", "", "a//b"]);
     let access = AccessRequest(pick(chance, &[0xff, 0xff, 0xff, 1, 4, 8, 0x20, 0xffff, 0]));
     let document = pick(
@@ -146,7 +146,7 @@ fn work(pair: &mut Pair, ground: &mut Ground) {
 fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
     let mut transfers = 0;
     for seed in 0..300 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut ground = Ground::new();
         crate::osi::ftam::filestore::Disk::make_directory(&mut ground.there, &path("d")).unwrap();
         ground.there.put(&path("f"), &[7; 5000]);
@@ -207,7 +207,7 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
 #[test]
 fn an_initiator_bears_any_responder() {
     for seed in 0..2000 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut ground = Ground::new();
         ground.here.put(&path("mine"), &[7; 5000]);
         ground.there.put(&path("f"), &[7; 5000]);

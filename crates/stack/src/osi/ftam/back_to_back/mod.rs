@@ -18,7 +18,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use kiban_ground::Chance;
+use kiban_ground::SimRng;
 use kiban_wire::ber::Null;
 use kiban_wire::ftam::{
     Account, AccountAttribute, AttributeNames, BinaryParameters, ChangeAttributes, DirectoryParameters,
@@ -260,7 +260,7 @@ fn responder_small() -> responder::Config {
     responder::Config { fdata_bytes: 700, checkpoint_bytes: 2500, ..responder::Config::default() }
 }
 
-fn lines(count: usize, chance: &mut Chance) -> Vec<u8> {
+fn lines(count: usize, chance: &mut SimRng) -> Vec<u8> {
     (0..count).flat_map(|n| format!("{n} {}\n", "x".repeat(chance.below(60) as usize)).into_bytes()).collect()
 }
 

@@ -7,7 +7,7 @@ const LONG_BYTES: usize = 300_000;
 
 #[test]
 fn every_document_comes_back_as_it_was() {
-    let mut chance = Chance::from_seed(1);
+    let mut chance = SimRng::from_seed(1);
     let binary: Vec<u8> = (0..20_000).map(|_| chance.draw() as u8).collect();
     let some_lines = lines(500, &mut chance);
     let mut ground = Ground::new();

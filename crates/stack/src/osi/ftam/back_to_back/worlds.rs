@@ -8,10 +8,10 @@ type Plain = alloc::collections::BTreeMap<String, Option<Vec<u8>>>;
 #[test]
 fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
     for seed in 0..200 {
-        let mut chance = Chance::from_seed(seed);
+        let mut chance = SimRng::from_seed(seed);
         let mut ground = Ground::new();
         let mut plain = Plain::new();
-        let below = |chance: &mut Chance, bound: u64| chance.below(bound) as usize;
+        let below = |chance: &mut SimRng, bound: u64| chance.below(bound) as usize;
         let ours = initiator::Config {
             fdata_bytes: 1 + below(&mut chance, 3000),
             checkpoint_bytes: 1 + chance.below(5000),

@@ -6,19 +6,19 @@
 
 /// A seeded source of chance.
 #[derive(Clone, Debug)]
-pub struct Chance {
+pub struct SimRng {
     state: u64,
 }
 
-impl Chance {
+impl SimRng {
     /// A source that repeats itself for the same `seed`.
-    pub const fn from_seed(seed: u64) -> Chance {
-        Chance { state: seed }
+    pub const fn from_seed(seed: u64) -> SimRng {
+        SimRng { state: seed }
     }
 
     /// A source of its own for a named part of the run, so that one part's draws never move another's.
-    pub fn fork(&self, name: u64) -> Chance {
-        let mut fork = Chance { state: self.state ^ name.wrapping_mul(0xd6e8_feb8_6659_fd93) };
+    pub fn fork(&self, name: u64) -> SimRng {
+        let mut fork = SimRng { state: self.state ^ name.wrapping_mul(0xd6e8_feb8_6659_fd93) };
         fork.draw();
         fork
     }
@@ -54,14 +54,14 @@ mod tests {
 
     #[test]
     fn the_published_sequence_for_seed_zero() {
-        let mut chance = Chance::from_seed(0);
+        let mut chance = SimRng::from_seed(0);
         assert_eq!(chance.draw(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(chance.draw(), 0x6e78_9e6a_a1b9_65f4);
     }
 
     #[test]
     fn numbers_stay_below_their_bound_and_reach_it() {
-        let mut chance = Chance::from_seed(7);
+        let mut chance = SimRng::from_seed(7);
         let mut seen = [false; 10];
         for _ in 0..1000 {
             seen[chance.below(10) as usize] = true;
