@@ -1,8 +1,8 @@
 //! Ground: what every room of kiban stands on.
 //!
-//! Packet memory (pools of content pages, PDUs), moments in time, seeded chance, alarms, counters, settings, and waiting:
+//! Packet memory (pools of content pages, PDUs), moments in time, random numbers, alarms, counters, settings, and waiting:
 //! doorbells and the decision when to sleep.
-//! No protocol and no operating system: time, chance and memory are values that a caller lends.
+//! No protocol and no operating system: time, random numbers and memory are values that a caller lends.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -34,7 +34,7 @@ pub use counters::Copies;
 pub use page::{Page, Pool, Slice};
 pub use pdu::{Blocks, HEAD_BYTES, Pdu, SLICES_MAX, Slices, TAIL_BYTES};
 pub use region::{Region, SharedBytes, SharedRoom};
-pub use rng::SimRng;
+pub use rng::{RngKey, SecureRng, SimRng};
 pub use rope::{ROOM_BYTES, Rope, RopeQueue};
 pub use settings::{Setting, SettingError};
 pub use slab::Slab;

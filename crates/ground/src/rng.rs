@@ -1,29 +1,117 @@
-//! Chance with a seed: the same seed gives the same run, byte for byte, on every machine and in every version.
+//! Random numbers: one generator for what must not be predicted, one for what must be repeatable.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, one multiply-xor-shift mix. It is a generator for
-//! simulation and for spreading load; secrets (initial sequence numbers, hash keys) are mixed with a key that the
-//! driver lends from the operating system.
+//! Secure     [`SecureRng`], ChaCha20 (RFC 8439) under a key of 256 bits. Protocols are lent this one alone, so every number
+//!            that appears on the wire, authenticates somebody, or is a key comes from it. Its output may be sent as it is:
+//!            it tells nothing of what was drawn before or will be drawn after.
+//! Simulated  [`SimRng`], SplitMix64 (Steele, Lea, Flood 2014), for impairments, generated load and tests. One output tells
+//!            its state, and with it every other: never a secret, never on a wire.
+//! Keys       [`RngKey`], from the operating system where a board, NIC or endpoint meets the world (`kiban_real::random`);
+//!            from a seed in simulations, so that the same seed gives the same run.
+//! Limits     a key cannot be copied, shown or compared, and each generator is given one of its own. There is no way back
+//!            from output to key, but the key stays in memory: whoever reads the process's memory reads the future.
 
-/// A seeded source of chance.
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
+use core::fmt;
+
+/// The key of a [`SecureRng`]: 256 bits.
+pub struct RngKey([u8; 32]);
+
+impl RngKey {
+    /// Wraps 32 bytes that nobody can guess: the operating system's, or those of another [`SecureRng`].
+    pub const fn from_bytes(bytes: [u8; 32]) -> RngKey {
+        RngKey(bytes)
+    }
+
+    /// Derives a key from a seed, for simulations and tests. Whoever knows or guesses the seed knows the key.
+    pub fn for_simulation(seed: u64) -> RngKey {
+        let mut rng = SimRng::from_seed(seed);
+        let mut bytes = [0; 32];
+        bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = rng.draw().to_le_bytes());
+        RngKey(bytes)
+    }
+}
+
+impl fmt::Debug for RngKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RngKey(..)")
+    }
+}
+
+/// A generator whose outputs cannot be predicted from one another.
+pub struct SecureRng(ChaCha20Rng);
+
+impl SecureRng {
+    /// Starts a generator.
+    pub fn new(key: RngKey) -> SecureRng {
+        SecureRng(ChaCha20Rng::from_seed(key.0))
+    }
+
+    /// Draws the key of another generator, which tells nothing of this one.
+    pub fn draw_key(&mut self) -> RngKey {
+        let mut bytes = [0; 32];
+        self.0.fill_bytes(&mut bytes);
+        RngKey(bytes)
+    }
+
+    /// Draws 64 bits.
+    pub fn draw(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Draws 32 bits.
+    pub fn draw_u32(&mut self) -> u32 {
+        self.0.next_u32()
+    }
+
+    /// Draws a number in `0..bound`, as [`below`] maps it.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        below(self.draw(), bound)
+    }
+
+    /// Draws a number in `0.0..1.0`.
+    pub fn unit(&mut self) -> f64 {
+        unit(self.draw())
+    }
+}
+
+impl fmt::Debug for SecureRng {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecureRng(..)")
+    }
+}
+
+/// Maps 64 bits to `0..bound`, without bias worth the name (Lemire's multiplication). Zero for a bound of zero.
+fn below(bits: u64, bound: u64) -> u64 {
+    ((u128::from(bits) * u128::from(bound)) >> 64) as u64
+}
+
+/// Maps 64 bits to `0.0..1.0`.
+fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+/// A generator for simulations: the same seed gives the same run, byte for byte, on every machine and in every version.
+/// It can be inverted: use [`SecureRng`] for whatever leaves the machine.
 #[derive(Clone, Debug)]
 pub struct SimRng {
     state: u64,
 }
 
 impl SimRng {
-    /// A source that repeats itself for the same `seed`.
+    /// Starts a generator that repeats itself for the same `seed`.
     pub const fn from_seed(seed: u64) -> SimRng {
         SimRng { state: seed }
     }
 
-    /// A source of its own for a named part of the run, so that one part's draws never move another's.
+    /// Starts a generator for a named part of the run, so that one part's draws never move another's.
     pub fn fork(&self, name: u64) -> SimRng {
         let mut fork = SimRng { state: self.state ^ name.wrapping_mul(0xd6e8_feb8_6659_fd93) };
         fork.draw();
         fork
     }
 
-    /// 64 random bits.
+    /// Draws 64 bits.
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -32,14 +120,14 @@ impl SimRng {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..bound`, without bias worth the name (Lemire's multiplication). Zero for a bound of zero.
+    /// Draws a number in `0..bound`; zero for a bound of zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
+        below(self.draw(), bound)
     }
 
-    /// A number in `0.0..1.0`.
+    /// Draws a number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
-        (self.draw() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        unit(self.draw())
     }
 
     /// True with the given probability.
@@ -54,19 +142,40 @@ mod tests {
 
     #[test]
     fn the_published_sequence_for_seed_zero() {
-        let mut chance = SimRng::from_seed(0);
-        assert_eq!(chance.draw(), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(chance.draw(), 0x6e78_9e6a_a1b9_65f4);
+        let mut rng = SimRng::from_seed(0);
+        assert_eq!(rng.draw(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(rng.draw(), 0x6e78_9e6a_a1b9_65f4);
     }
 
     #[test]
     fn numbers_stay_below_their_bound_and_reach_it() {
-        let mut chance = SimRng::from_seed(7);
+        let mut rng = SimRng::from_seed(7);
         let mut seen = [false; 10];
         for _ in 0..1000 {
-            seen[chance.below(10) as usize] = true;
+            seen[rng.below(10) as usize] = true;
         }
         assert_eq!(seen, [true; 10]);
-        assert!((0..1000).all(|_| (0.0..1.0).contains(&chance.unit())));
+        assert!((0..1000).all(|_| (0.0..1.0).contains(&rng.unit())));
+    }
+
+    #[test]
+    fn the_secure_generator_is_chacha20_with_its_published_key_stream() {
+        // RFC 8439 appendix A.1, test vectors 1 and 2: the key zero, the nonce zero, blocks 0 and 1.
+        let mut rng = SecureRng::new(RngKey::from_bytes([0; 32]));
+        let words: std::vec::Vec<u32> = (0..20).map(|_| rng.draw_u32()).collect();
+        assert_eq!(words[..4], [0xade0_b876, 0x903d_f1a0, 0xe56a_5d40, 0x28bd_8653]);
+        assert_eq!(words[16..], [0xbee7_079f, 0x7a38_5155, 0x7c97_ba98, 0x0d08_2d73]);
+    }
+
+    #[test]
+    fn keys_are_generators_of_their_own_and_are_not_shown() {
+        let draw = |key: RngKey| SecureRng::new(key).draw();
+        assert_eq!(draw(RngKey::for_simulation(7)), draw(RngKey::for_simulation(7)), "a run can be repeated");
+        assert_ne!(draw(RngKey::for_simulation(7)), draw(RngKey::for_simulation(8)));
+        let mut parent = SecureRng::new(RngKey::for_simulation(7));
+        let children = [parent.draw_key(), parent.draw_key()].map(draw);
+        assert!(children[0] != children[1] && !children.contains(&parent.draw()));
+        let shown = std::format!("{:?} {parent:?}", RngKey::from_bytes([0xab; 32]));
+        assert_eq!(shown, "RngKey(..) SecureRng(..)");
     }
 }

@@ -12,6 +12,7 @@ mod line;
 pub mod osi;
 mod pair;
 mod plug;
+pub mod predict;
 mod processor;
 pub mod program;
 pub mod rdma;
