@@ -7,7 +7,7 @@
 //! Counted   bytes of frames, once, for both ways together, by the CPU time of one thread.
 //! Checked   outside the sample: every frame of a burst comes out byte for byte, with the sum of its bytes.
 
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SimRng, Slice, Sum};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, Slice, Sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_stack::atm::{
     Arrival, Circuit, Inlet, Interval, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation, TimedCell,
@@ -23,7 +23,7 @@ const BURST: usize = 60;
 /// A sending and a receiving port, and memory for both.
 struct Ports {
     memory: Memory,
-    chance: SimRng,
+    rng: SecureRng,
     copies: Copies,
     down: Segmentation,
     up: Reassembly,
@@ -36,6 +36,7 @@ struct Ports {
 }
 
 impl Ports {
+    #[expect(clippy::disallowed_methods, reason = "the ports are in memory, the same in each run")]
     fn new(circuits: usize) -> Ports {
         let mut memory = Memory {
             transmit: Pool::new(4, PAGE_BYTES),
@@ -56,7 +57,7 @@ impl Ports {
             .collect();
         Ports {
             memory,
-            chance: SimRng::from_seed(1),
+            rng: SecureRng::new(RngKey::for_simulation(1)),
             copies: Copies::default(),
             down,
             up,
@@ -70,7 +71,7 @@ impl Ports {
 
     /// A burst through both ports; the frames that came out stand in `arrivals`.
     fn burst(&mut self) {
-        let Ports { memory, chance, copies, down, up, circuits, now, content, train, arrivals } = self;
+        let Ports { memory, rng, copies, down, up, circuits, now, content, train, arrivals } = self;
         for number in 0..BURST {
             let mut pdu: Pdu = memory.blocks.take().expect("a block");
             pdu.push_head(HEAD_BYTES).fill(number as u8);
@@ -81,7 +82,7 @@ impl Ports {
         *now += std::time::Duration::from_millis(100);
         train.clear();
         down.advance(*now, train, copies);
-        let cx = &mut Context { now: *now, memory, chance, copies };
+        let cx = &mut Context { now: *now, memory, rng, copies };
         up.cells(train, cx, arrivals);
     }
 

@@ -11,7 +11,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SharedBytes, SharedRoom, SimRng};
+use kiban_ground::{
+    Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, SharedBytes, SharedRoom,
+};
 use kiban_stack::atm::TimedCell;
 use kiban_stack::ip::{Hop, Prefix, Route};
 use kiban_stack::tcp::SessionId;
@@ -69,7 +71,7 @@ pub enum Output {
 /// A communications board.
 pub struct Board {
     pub(crate) memory: Memory,
-    pub(crate) chance: SimRng,
+    pub(crate) rng: SecureRng,
     pub(crate) copies: Copies,
     pub(crate) ip: IpTower,
     pub(crate) edge: Edge,
@@ -93,23 +95,23 @@ pub struct Board {
 }
 
 impl Board {
-    /// Builds a board.
-    pub fn new(config: &BoardConfig) -> Board {
+    /// Builds a board. Whatever peers see of its random numbers, and all its keys, come from a generator under `key`.
+    pub fn new(config: &BoardConfig, key: RngKey) -> Board {
         let sizes = &config.memory;
         let memory = Memory {
             transmit: Pool::new(sizes.transmit_bytes / sizes.page_bytes, sizes.page_bytes),
             receive: Pool::new(sizes.receive_bytes / sizes.page_bytes, sizes.page_bytes),
             blocks: Blocks::new(sizes.pdus),
         };
-        let mut chance = SimRng::from_seed(config.seed);
+        let mut rng = SecureRng::new(key);
         // A segment fills whole pages but for the last: that much of the memory is payload.
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
-        let mut tower = ip::tower(config, page_payload, &mut chance);
+        let mut tower = ip::tower(config, page_payload, &mut rng);
         let segment_packets = (config.tcp.segment_bytes_max as usize).div_ceil(mss.max(1)).max(1);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
-        let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, chance.draw())));
+        let mut rdma = config.rdma.as_ref().map(|its| Box::new(RdmaTower::new(its, rng.draw_key())));
         let passages: Vec<_> = config
             .ports
             .iter()
@@ -149,18 +151,18 @@ impl Board {
                 PortConfig::Bridge(bridge) => Port::Packets(PacketPort::bridge(bridge)),
                 PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),
                 PortConfig::Ethernet(ethernet) => {
-                    Port::Packets(PacketPort::ethernet(ethernet, segment_packets, &mut chance))
+                    Port::Packets(PacketPort::ethernet(ethernet, segment_packets, &mut rng))
                 }
                 PortConfig::Vi(traits) => {
-                    let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), chance.draw())));
+                    let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), rng.draw_key())));
                     Port::Vi(nic.open_path(*traits).expect("a NIC has more paths than a board has ports"))
                 }
                 PortConfig::Host(host) => {
                     Port::Packets(PacketPort::host(host, config.ports.get(host.of).map_or(0, mtu_of)))
                 }
                 PortConfig::Efe(efe) => {
-                    let make = || Box::new(RdmaTower::new(&RdmaConfig::default(), chance.draw()));
-                    rdma.get_or_insert_with(make).add_port(efe, chance.draw());
+                    let make = || Box::new(RdmaTower::new(&RdmaConfig::default(), rng.draw_key()));
+                    rdma.get_or_insert_with(make).add_port(efe, rng.draw_key());
                     Port::Efe
                 }
             });
@@ -176,7 +178,7 @@ impl Board {
         config.routes.iter().for_each(|route| tower.ip.add_route(*route));
         Board {
             memory,
-            chance,
+            rng,
             copies: Copies::default(),
             ip: tower,
             edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
@@ -201,7 +203,7 @@ impl Board {
         self.unsettled = true;
         let Board {
             memory,
-            chance,
+            rng,
             copies,
             ip,
             edge,
@@ -215,7 +217,7 @@ impl Board {
             now,
             ..
         } = self;
-        let cx = &mut Context { now: *now, memory, chance, copies };
+        let cx = &mut Context { now: *now, memory, rng, copies };
         let other_side = |port: usize| {
             let (host, of) = *passages.iter().find(|(host, of)| port == *host || port == *of)?;
             Some(if port == host { of } else { host })
@@ -330,8 +332,8 @@ impl Board {
 
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        let Board { memory, chance, copies, ip, edge, ports, lanes, rooms, now, unsettled, .. } = self;
-        let cx = &mut Context { now: *now, memory, chance, copies };
+        let Board { memory, rng, copies, ip, edge, ports, lanes, rooms, now, unsettled, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
         // Frames that have left by now make room, and their memory comes home.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(&ip.tcp, cx.memory);
@@ -515,8 +517,8 @@ impl Board {
 
     pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpTower, &mut Context<'_>) -> T) -> T {
         self.unsettled = true;
-        let Board { memory, chance, copies, ip, now, .. } = self;
-        work(ip, &mut Context { now: *now, memory, chance, copies })
+        let Board { memory, rng, copies, ip, now, .. } = self;
+        work(ip, &mut Context { now: *now, memory, rng, copies })
     }
 
     pub(crate) fn consume(&mut self, session: SessionId, bytes: u32) {
@@ -531,7 +533,7 @@ impl Board {
     /// The tag of a loopback, if none is under way; nothing when there is no such circuit.
     pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Option<Option<u32>> {
         match self.ports.get_mut(port) {
-            Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.chance)),
+            Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.rng)),
             _ => None,
         }
     }

@@ -13,8 +13,6 @@ use kiban_wire::atm::{Interface, Vc};
 /// A board before it is built.
 #[derive(Clone, Debug)]
 pub struct BoardConfig {
-    /// The seed of the board's chance: keys, ports, identifications.
-    pub seed: u64,
     /// Packet memory.
     pub memory: MemoryConfig,
     /// Settings of TCP.
@@ -43,7 +41,6 @@ pub struct BoardConfig {
 impl Default for BoardConfig {
     fn default() -> BoardConfig {
         BoardConfig {
-            seed: 1,
             memory: MemoryConfig::default(),
             tcp: tcp::Config::default(),
             ip: ip::Config::default(),

@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Blocks, Context, Copies, Instant, Pdu, SLICES_MAX, SimRng};
+use kiban_ground::{Blocks, Context, Copies, Instant, Pdu, SLICES_MAX, SecureRng};
 use kiban_stack::atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Inlet,
     Interval, Loopback, LoopbackDue, LoopbackVerdict, Outlet, Reassembly, Segmentation, TimedCell,
@@ -474,8 +474,8 @@ impl AtmPort {
         (circuit as usize) < self.circuits.len()
     }
 
-    pub(crate) fn ping(&mut self, circuit: u32, pti: u8, chance: &mut SimRng) -> Option<u32> {
-        self.loopback.ping(Circuit(circuit), pti, chance)
+    pub(crate) fn ping(&mut self, circuit: u32, pti: u8, rng: &mut SecureRng) -> Option<u32> {
+        self.loopback.ping(Circuit(circuit), pti, rng)
     }
 }
 
@@ -588,7 +588,7 @@ impl PacketPort {
     pub(crate) fn ethernet(
         config: &EthernetPortConfig,
         segment_packets: usize,
-        chance: &mut SimRng,
+        rng: &mut SecureRng,
     ) -> PacketPort {
         let EthernetPortConfig { packets_max, cuts, merges, believe_sums, .. } = *config;
         PacketPort {
@@ -603,7 +603,7 @@ impl PacketPort {
             merge: Merge::default(),
             bridge: None,
             mtu6_bytes: config.link.mtu_bytes,
-            link: Some(Box::new(Link::new(config.link.clone(), chance))),
+            link: Some(Box::new(Link::new(config.link.clone(), rng))),
             counters: PortCounters::default(),
         }
     }

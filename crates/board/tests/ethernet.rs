@@ -103,7 +103,7 @@ fn streams_of_both_families_find_their_way() {
 #[test]
 fn large_segments_are_cut_and_merged_over_both_families() {
     let configs = [0, 1].map(|side| {
-        let mut config = config(side, link(side));
+        let mut config = config(link(side));
         config.tcp.segment_bytes_max = 10 * 1460;
         config.tcp.cut_below = true;
         let kiban_board::PortConfig::Ethernet(port) = &mut config.ports[0] else { panic!() };
@@ -331,7 +331,7 @@ fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
     for remote in [ip4(1), local6(1).into()] {
         for doubts in [true, false] {
             let configs = [0, 1].map(|side| {
-                let mut config = config(side, link(side));
+                let mut config = config(link(side));
                 config.tcp.doubt_retries = if doubts { 3 } else { 1000 };
                 config
             });
@@ -415,7 +415,7 @@ fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
 fn the_neighbour_cache_has_a_bound_and_good_neighbours_stay_reachable() {
     let mut small = link(0);
     small.neighbours = NeighbourConfig { neighbours_max: 8, ..NeighbourConfig::default() };
-    let mut hub = Hub::of(&[config(0, small), config(1, link(1))]);
+    let mut hub = Hub::of(&[config(small), config(link(1))]);
     hub.pass(second(5));
     hub.boards[0].host().ping(local6(1).into(), 1, 1, b"x").unwrap();
     hub.run();
@@ -438,7 +438,7 @@ fn the_neighbour_cache_has_a_bound_and_good_neighbours_stay_reachable() {
 
 #[test]
 fn addresses_make_themselves_of_what_a_router_says() {
-    let mut hub = Hub::of(&[config(0, link(0)), config(1, link(1))]);
+    let mut hub = Hub::of(&[config(link(0)), config(link(1))]);
     let router =
         Router { lifetime_seconds: 1800, options: vec![prefix("2001:db8:5::", 7200, 3600), Item::Mtu(1400)] };
     hub.router = Some(router);
@@ -488,7 +488,7 @@ fn addresses_make_themselves_of_what_a_router_says() {
 
 #[test]
 fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
-    let mut hub = Hub::of(&[config(0, link(0))]);
+    let mut hub = Hub::of(&[config(link(0))]);
     let day = Router { lifetime_seconds: 1800, options: vec![prefix("2001:db8:5::", 86_400, 86_400)] };
     hub.router = Some(day.clone());
     hub.pass(second(5));
@@ -537,7 +537,7 @@ fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
 
 #[test]
 fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
-    let mut hub = Hub::of(&[config(0, link(0))]);
+    let mut hub = Hub::of(&[config(link(0))]);
     hub.pass(second(5));
     let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
     let message = Message::RouterAdvertisement {
@@ -574,7 +574,7 @@ fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
 fn routers_and_redirects_without_end_stay_within_bounds() {
     let mut obedient = link(0);
     obedient.autoconf = AutoconfConfig { accept_redirects: true, ..AutoconfConfig::default() };
-    let mut hub = Hub::of(&[config(0, obedient)]);
+    let mut hub = Hub::of(&[config(obedient)]);
     hub.router = Some(Router { lifetime_seconds: 9000, options: vec![prefix("2001:db8:5::", 9000, 9000)] });
     hub.pass(second(5));
     hub.router = None;
@@ -627,7 +627,7 @@ fn an_address_that_somebody_has_is_not_used() {
                     link.autoconf.identifier = Identifier::Opaque { key: [5, side as u64] };
                 }
                 link.autoconf.accept_routers = false;
-                config(side, link)
+                config(link)
             })
             .collect();
         let mut hub = Hub::of(&configs[..1]);
@@ -637,10 +637,10 @@ fn an_address_that_somebody_has_is_not_used() {
         // The second board comes later, and finds the address taken.
         let mut hub = Hub::of(&configs);
         hub.unplugged[1] = true;
-        hub.boards[1] = kiban_board::Board::new(&configs[1]);
+        hub.boards[1] = common::board(1, &configs[1]);
         hub.pass(second(5));
         hub.unplugged[1] = false;
-        hub.boards[1] = kiban_board::Board::new(&configs[1]);
+        hub.boards[1] = common::board(1, &configs[1]);
         hub.pass(second(5));
         let second_has: Vec<IpAddr> = hub.boards[1].addresses().collect();
         assert_eq!(second_has.len(), 1, "its own link-local address: {second_has:?}");
@@ -649,7 +649,7 @@ fn an_address_that_somebody_has_is_not_used() {
     // A tentative opaque address that is claimed is replaced by another.
     let mut link = LinkConfig::new(mac(0));
     link.autoconf.identifier = Identifier::Opaque { key: [5, 6] };
-    let mut hub = Hub::of(&[config(0, link)]);
+    let mut hub = Hub::of(&[config(link)]);
     for _ in 0..20 {
         hub.pass(Duration::from_millis(100));
         if let Some((_, group, Message::NeighbourSolicitation { target })) =
@@ -747,7 +747,7 @@ fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
 fn redirects_of_the_first_hop_are_obeyed_if_they_are_to_be() {
     let mut obedient = link(0);
     obedient.autoconf = AutoconfConfig { accept_redirects: true, ..AutoconfConfig::default() };
-    let mut hub = Hub::of(&[config(0, obedient)]);
+    let mut hub = Hub::of(&[config(obedient)]);
     hub.router = Some(Router { lifetime_seconds: 1800, options: vec![prefix("2001:db8:5::", 7200, 7200)] });
     hub.pass(second(5));
     let far = six("2001:db8:9::1");

@@ -184,7 +184,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let config = Config { segment_bytes: SEGMENT_BYTES, asked_max: 8, ..Config::default() };
-    let (mut end, good) = (Endpoint::new(config.clone(), 1), Endpoint::new(config, 2));
+    let (mut end, good) =
+        (Endpoint::new(config.clone(), crate::key(1)), Endpoint::new(config, crate::key(2)));
     end.listen(SERVICE);
     let now = Instant::ZERO;
     let mut world = World { end, good, liar: Liar::default(), now, canary: [0; 2], sent: 0, read: 0 };

@@ -33,8 +33,15 @@ mod vi_nic;
 mod wire;
 mod x25;
 
+use kiban_ground::RngKey;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+
+/// Returns the key of a board, NIC or endpoint under attack.
+#[expect(clippy::disallowed_methods, reason = "the same input does the same each time")]
+pub(crate) fn key(seed: u64) -> RngKey {
+    RngKey::for_simulation(seed)
+}
 
 /// Takes features of what an input did.
 pub struct Features<'a> {

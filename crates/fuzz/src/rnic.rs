@@ -92,7 +92,7 @@ struct Stand {
 
 impl Stand {
     fn new(waits: bool) -> Stand {
-        let mut nic = Rnic::new(Config { events_max: 64, ..Config::default() }, 9);
+        let mut nic = Rnic::new(Config { events_max: 64, ..Config::default() }, crate::key(9));
         let pds = [(); 3].map(|()| nic.create_pd().expect("room"));
         let guard = Region::new(BASE, ((2 * AREAS + 1) * AREA_BYTES) as usize);
         guard.write(BASE, SharedBytes::from(&vec![CANARY; guard.len()][..])).expect("within");

@@ -2,7 +2,7 @@
 
 use crate::Features;
 use kiban_board::{Board, BoardConfig, Completion, Input, MemoryConfig, Output};
-use kiban_ground::{Instant, Pdu, Sum};
+use kiban_ground::{Instant, Pdu, RngKey, Sum};
 use kiban_stack::atm::TimedCell;
 use kiban_wire::numbers::protocol;
 use kiban_wire::{checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
@@ -42,8 +42,12 @@ pub(crate) struct Stand {
 
 impl Stand {
     pub(crate) fn new(config: &BoardConfig) -> Stand {
+        Stand::with_key(config, crate::key(1))
+    }
+
+    pub(crate) fn with_key(config: &BoardConfig, key: RngKey) -> Stand {
         let mut stand = Stand {
-            board: Board::new(config),
+            board: Board::new(config, key),
             now: Instant::from_nanos(1_000_000_000),
             deadline: Instant::NEVER,
             sent: VecDeque::new(),

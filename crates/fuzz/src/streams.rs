@@ -139,7 +139,7 @@ fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-fn config(side: usize, chance: &mut SimRng) -> BoardConfig {
+fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
     let mut tcp = match chance.below(6) {
         0 => Config::bsd43(),
         1 => Config::solaris23(),
@@ -175,7 +175,7 @@ fn config(side: usize, chance: &mut SimRng) -> BoardConfig {
     let bytes = pages * page_bytes;
     let memory = MemoryConfig { page_bytes, transmit_bytes: bytes, receive_bytes: bytes, pdus: 512 };
     let seed = chance.draw();
-    BoardConfig { seed, memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
+    (BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }, seed)
 }
 
 impl World {
@@ -183,7 +183,7 @@ impl World {
         let mut chance = SimRng::from_seed(seed).fork(300);
         let configs = [config(0, &mut chance), config(1, &mut chance)];
         let cables = [Cable::new(&mut chance.fork(10)), Cable::new(&mut chance.fork(11))];
-        let stands = configs.each_ref().map(Stand::new);
+        let stands = configs.each_ref().map(|(config, seed)| Stand::with_key(config, crate::key(*seed)));
         let now = stands[0].now;
         let mut world = World { stands, cables, apps: Vec::new(), now };
         for number in 0..=chance.below(4) as usize {

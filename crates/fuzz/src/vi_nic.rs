@@ -37,7 +37,7 @@ struct Side {
 
 impl Side {
     fn new(seed: u64, traits: &[PathTraits]) -> Side {
-        let mut nic = Nic::new(Config { descriptors_max: 64, ..Config::default() }, seed);
+        let mut nic = Nic::new(Config { descriptors_max: 64, ..Config::default() }, crate::key(seed));
         let paths = traits.iter().map(|traits| nic.open_path(*traits).expect("room")).collect();
         let tag = nic.create_tag().expect("room");
         let areas: Vec<Region> = AREAS.map(|address| Region::new(address, AREA_BYTES)).into();

@@ -1,9 +1,9 @@
-//! What a driver lends to protocols while they work: the time, chance, memory.
+//! What a driver lends to protocols while they work: the time, random numbers, memory.
 
 use crate::counters::Copies;
 use crate::page::Pool;
 use crate::pdu::Blocks;
-use crate::rng::SimRng;
+use crate::rng::SecureRng;
 use crate::time::Instant;
 
 /// A board's packet memory, sized at start.
@@ -31,8 +31,8 @@ pub struct Context<'a> {
     pub now: Instant,
     /// The board's packet memory.
     pub memory: &'a mut Memory,
-    /// The board's chance.
-    pub chance: &'a mut SimRng,
+    /// The board's random numbers: of the kind that may be sent, and that keys are made of.
+    pub rng: &'a mut SecureRng,
     /// Where copied bytes are counted.
     pub copies: &'a mut Copies,
 }

@@ -23,7 +23,7 @@ struct Running {
 
 impl Running {
     fn start(limits: Limits, allowed: &str) -> Running {
-        let token = Token::of_chance().expect("chance");
+        let token = Token::random().expect("a token");
         let allowed = vec![network(allowed).expect("a network")];
         let address = "127.0.0.1:0".parse().expect("an address");
         let server = Server::bind(address, token.clone(), allowed, limits, |_| ()).expect("loopback");
@@ -66,7 +66,7 @@ fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
 #[test]
 fn a_wrong_token_is_refused_and_the_right_one_is_not() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
-    let other = Token::of_chance().expect("chance");
+    let other = Token::random().expect("a token");
     match Client::connect("127.0.0.1", server.at.port(), &other).err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("token") && !why.contains(other.reveal()), "{why}")

@@ -14,6 +14,7 @@ pub mod link;
 pub mod measure;
 pub mod osi;
 pub mod outward;
+pub mod random;
 pub mod rdma;
 pub mod streams;
 mod turn;

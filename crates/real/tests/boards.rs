@@ -9,6 +9,7 @@ use kiban_board::{
 use kiban_ground::{Instant, Wait};
 use kiban_real::link::pcap::Holds;
 use kiban_real::link::{Address, AnyLink, Lent, Link, LinkCounters, Traits, interface};
+use kiban_real::random;
 use kiban_real::{Clock, Driver};
 use kiban_stack::atm::TimedCell;
 use kiban_stack::ethernet::LinkConfig;
@@ -176,7 +177,10 @@ fn board(link: &AnyLink, side: usize, mac: Mac) -> Board {
         segment_bytes_max: if whole { 65_000 } else { mss as u32 },
         ..tcp::Config::default()
     };
-    Board::new(&BoardConfig { seed: 7 + side as u64, tcp, ports: vec![port], ..BoardConfig::default() })
+    Board::new(
+        &BoardConfig { tcp, ports: vec![port], ..BoardConfig::default() },
+        random::key().expect("a key"),
+    )
 }
 
 #[test]
@@ -414,7 +418,10 @@ fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
         let link = open(&format!("pcap:{},speed={speed},record={}", path.display(), record.display()));
         let mut atm = AtmPortConfig::oc3c(own, "192.168.99.0/24".parse().expect("a prefix"));
         atm.circuits.push(CircuitConfig::to(Vc::new(0, 100), linux));
-        let board = Board::new(&BoardConfig { ports: vec![PortConfig::Atm(atm)], ..BoardConfig::default() });
+        let board = Board::new(
+            &BoardConfig { ports: vec![PortConfig::Atm(atm)], ..BoardConfig::default() },
+            random::key().expect("a key"),
+        );
         let clock = Clock::new();
         let mut driver = Driver::new(board, clock).expect("files");
         driver.join(0, link).expect("it has no file");

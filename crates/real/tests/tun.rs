@@ -9,6 +9,7 @@ use kiban_ground::{Instant, Wait};
 use kiban_real::link::Link;
 use kiban_real::link::interface;
 use kiban_real::link::tun::{Carries, TunLink};
+use kiban_real::random;
 use kiban_real::{Clock, Driver};
 use kiban_stack::tcp;
 use std::any::Any;
@@ -112,7 +113,8 @@ fn driver(offload: bool, mtu: usize, bytes: u64) -> Driver {
         })],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config), Clock::new()).expect("files");
+    let mut driver =
+        Driver::new(Board::new(&config, random::key().expect("a key")), Clock::new()).expect("files");
     driver.join_packets(0, Box::new(link)).expect("a file");
     driver.add(Box::new(Ends {
         bytes,

@@ -84,7 +84,7 @@ mod tests {
         config.ports.push(PortConfig::Bridge(BridgePortConfig { circuits, packets_max: 64 }));
         let link = LinkConfig::new(Mac([2, 0, 0, 0, 0, 1]));
         config.ports.push(PortConfig::Ethernet(EthernetPortConfig::on(link)));
-        let board = Board::new(&config);
+        let board = Board::new(&config, kiban_real::random::key().expect("a key"));
         let mut families: BTreeMap<String, Counters> = BTreeMap::new();
         for port in 0..config.ports.len() {
             board.port_counters(port, &mut |family, name, value| {

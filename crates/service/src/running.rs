@@ -22,7 +22,7 @@ use kiban_board::{
 use kiban_ground::Instant;
 use kiban_real::driver::Waker;
 use kiban_real::link::{AnyLink, LinkCounters};
-use kiban_real::measure::pause::secret;
+use kiban_real::random;
 use kiban_real::{Clock, Driver, Waiting};
 use kiban_stack::ethernet::LinkConfig;
 use kiban_stack::ip::{Prefix, Route};
@@ -93,9 +93,10 @@ impl Running {
                 result => result,
             });
         }
-        let config = plan_board(&plan, &opened)?;
+        let config = plan_board(&plan, &opened);
+        let key = random::key().map_err(|error| format!("no random numbers from the system: {error}"))?;
         has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
-        let mut board = Board::new(&config);
+        let mut board = Board::new(&config, key);
         plan.routes.iter().for_each(|route| board.add_route(way(&plan, route)));
         let say = |error: io::Error| format!("the board cannot be driven: {error}");
         let mut driver = Driver::new(board, clock).map_err(say)?;
@@ -667,10 +668,8 @@ fn way(plan: &Plan, route: &RoutePlan) -> Route {
 }
 
 /// The board of a plan, with links as they are.
-fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> Result<kiban_board::BoardConfig, String> {
+fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
     let mut board = plan.board.clone();
-    let seed = secret::<8>().map_err(|error| format!("the system has no chance to lend: {error}"))?;
-    board.seed = u64::from_ne_bytes(seed);
     // Bridges have no part in IP.
     let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
     let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
@@ -739,5 +738,5 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> Result<kiban_board
     for (of, port) in plan.ports.iter().enumerate().filter(|(_, port)| port.host.is_some()) {
         board.ports.push(PortConfig::Host(HostPortConfig { of, packets_max: port.packets_max }));
     }
-    Ok(board)
+    board
 }

@@ -108,7 +108,7 @@ fn world(harm: Harm, service: impl Service + 'static, kind: Kind) -> (World, [Bo
             believe_sums: false,
         };
         let ports = vec![PortConfig::Ip(port)];
-        world.add_board(&BoardConfig { seed: side.into(), ports, ..BoardConfig::default() })
+        world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
     });
     let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(5)) };
     world

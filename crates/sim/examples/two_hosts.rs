@@ -24,7 +24,7 @@ fn main() {
         let mut link = LinkConfig::new(Mac([2, 0, 0, 0, 0, side as u8]));
         link.addresses.push((address(side), Prefix::new(address(0), 64)));
         let ports = vec![PortConfig::Ethernet(EthernetPortConfig::on(link))];
-        world.add_board(&BoardConfig { seed: u64::from(side), ports, ..BoardConfig::default() })
+        world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
     });
 
     // 100 Mbit/s, 10 ms each way, one packet of a hundred lost.

@@ -127,7 +127,6 @@ impl Pair {
         let circuit = CircuitConfig::to(CIRCUIT, Pair::address(1 - side));
         port.circuits.push(CircuitConfig { frames_max: plan.frames_max, ..circuit });
         BoardConfig {
-            seed: plan.seed.wrapping_mul(2) + side as u64,
             memory: plan.memory,
             tcp: plan.tcp.clone(),
             ports: vec![PortConfig::Atm(port)],

@@ -9,7 +9,7 @@
 
 use crate::cable::{Cable, CableConfig};
 use crate::switch::Switch;
-use kiban_ground::{Instant, SimRng};
+use kiban_ground::{Instant, RngKey, SimRng};
 use kiban_stack::efe::{Config, Endpoint, Event, FlowNumber, Why, ethernet};
 use kiban_wire::capture;
 use kiban_wire::ethernet::Mac;
@@ -170,7 +170,7 @@ impl Star {
         let chance = SimRng::from_seed(config.seed);
         let host = |number: usize| {
             let mut chance = chance.fork(number as u64);
-            let mut endpoint = Endpoint::new(config.endpoint.clone(), chance.draw());
+            let mut endpoint = Endpoint::new(config.endpoint.clone(), RngKey::for_simulation(chance.draw()));
             endpoint.listen(SERVICE);
             Host {
                 mac: Mac([2, 0, 0, 0, 0, number as u8]),

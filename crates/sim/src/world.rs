@@ -27,7 +27,7 @@ use crate::program::Program;
 use crate::terminal::Terminal;
 use kiban_board::harm::Harm;
 use kiban_board::{Board, BoardConfig, Input, Output};
-use kiban_ground::{Instant, Pdu, SharedBytes, SharedRoom, SimRng};
+use kiban_ground::{Instant, Pdu, RngKey, SharedBytes, SharedRoom, SimRng};
 use kiban_stack::atm::{Switch, TimedCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -127,7 +127,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world; all its chance comes from `seed`.
+    /// An empty world; all its random numbers, and the keys of its boards, come from `seed`.
     pub fn new(seed: u64) -> World {
         World {
             now: Instant::ZERO,
@@ -156,8 +156,10 @@ impl World {
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
         let place = |port| Place { kind: PortKind::of(port), cable: None };
+        // Names beyond those of lines and cables.
+        let key = RngKey::for_simulation(self.chance.fork((2 << 32) + self.sites.len() as u64).draw());
         self.sites.push(Site {
-            board: Board::new(config),
+            board: Board::new(config, key),
             places: config.ports.iter().map(place).collect(),
             packets_nowhere: 0,
             programs: Vec::new(),

@@ -57,8 +57,8 @@ fn ethernet(side: usize, addresses: &[IpAddr]) -> PortConfig {
     PortConfig::Ethernet(EthernetPortConfig::on(link))
 }
 
-fn add(world: &mut World, side: usize, ports: Vec<PortConfig>) -> BoardNumber {
-    world.add_board(&BoardConfig { seed: side as u64, ports, ..BoardConfig::default() })
+fn add(world: &mut World, ports: Vec<PortConfig>) -> BoardNumber {
+    world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
 }
 
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn tap(world: &mut World, cable: CableNumber) -> Arrived {
 /// Two boards with an IP port each, a cable between them.
 fn pair(seed: u64, config: &CableConfig) -> (World, [BoardNumber; 2], [CableNumber; 2]) {
     let mut world = World::new(seed);
-    let boards = [0, 1].map(|side| add(&mut world, side, vec![ip(v4(0, side))]));
+    let boards = [0, 1].map(|side| add(&mut world, vec![ip(v4(0, side))]));
     let (there, back) =
         world.join_packets(Plug::Board(boards[0], 0), Plug::Board(boards[1], 0), config).unwrap();
     (world, boards, [there, back])
@@ -108,7 +108,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     let mut world = World::new(1);
     let boards = [0, 1].map(|side| {
         let both = [v4(2, side), v6(2, side)];
-        add(&mut world, side, vec![ip(v4(0, side)), ip(v6(1, side)), ethernet(side, &both)])
+        add(&mut world, vec![ip(v4(0, side)), ip(v6(1, side)), ethernet(side, &both)])
     });
     let gigabit = CableConfig::ip(1_000_000_000, MILLISECOND);
     let configs = [gigabit, gigabit, CableConfig::ethernet(100_000_000, MILLISECOND)];
@@ -213,7 +213,7 @@ fn sixty_worlds_with_harm_end_with_every_stream_intact() {
 fn the_same_seed_gives_the_same_capture_to_the_byte() {
     let run = |seed| {
         let mut world = World::new(seed);
-        let boards = [0, 1].map(|side| add(&mut world, side, vec![ethernet(side, &[v6(0, side)])]));
+        let boards = [0, 1].map(|side| add(&mut world, vec![ethernet(side, &[v6(0, side)])]));
         let config = CableConfig { harm: harm_of(3), ..CableConfig::ethernet(10_000_000, MILLISECOND) };
         let plugs = boards.map(|board| Plug::Board(board, 0));
         let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
@@ -330,7 +330,7 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
         let pages = [2048, 12][side];
         let memory = MemoryConfig { receive_bytes: pages * 4096, ..MemoryConfig::default() };
         let ports = vec![ip(v4(0, side))];
-        world.add_board(&BoardConfig { seed: 1, memory, ports, ..BoardConfig::default() })
+        world.add_board(&BoardConfig { memory, ports, ..BoardConfig::default() })
     });
     let plugs = boards.map(|board| Plug::Board(board, 0));
     let (there, _) = world.join_packets(plugs[0], plugs[1], &config).unwrap();
@@ -376,7 +376,7 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
         PortConfig::Atm(AtmPortConfig::oc3c(address, prefix))
     };
     let ports = |side| vec![atm(), ip(v4(0, side)), ethernet(side, &[])];
-    let [one, other] = [0, 1].map(|side| add(&mut world, side, ports(side)));
+    let [one, other] = [0, 1].map(|side| add(&mut world, ports(side)));
     let port = SwitchPort::plain(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni, 100);
     let switch = Plug::Switch(world.add_switch(Switch::new(&[port; 2], FABRIC_DELAY)), 0);
     let plug = |board, port| Plug::Board(board, port);
@@ -420,7 +420,7 @@ fn plugs_that_do_not_fit_are_refused_with_the_reason() {
 #[test]
 fn packets_through_a_port_without_a_cable_are_counted() {
     let mut world = World::new(1);
-    let board = add(&mut world, 0, vec![ip(v4(0, 0))]);
+    let board = add(&mut world, vec![ip(v4(0, 0))]);
     let bytes = noise(1000, 1);
     send(&mut world, board, board, SocketAddr::new(v4(0, 1), 80), &bytes);
     assert!(!world.run(at(5)));

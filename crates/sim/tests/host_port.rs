@@ -36,11 +36,7 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
         merges: false,
         believe_sums: false,
     };
-    world.add_board(&BoardConfig {
-        seed: number.into(),
-        ports: vec![PortConfig::Ip(port)],
-        ..BoardConfig::default()
-    })
+    world.add_board(&BoardConfig { ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() })
 }
 
 /// Its network card: a circuit whose far end InATMARP asks for, and the host's side. It has an address of its own as well.
@@ -54,7 +50,6 @@ fn card(world: &mut World, number: u8) -> BoardNumber {
         prefix: Prefix::new(address(100 + number), 32),
     };
     world.add_board(&BoardConfig {
-        seed: u64::from(number) + 10,
         memory: MemoryConfig {
             page_bytes: 4096,
             transmit_bytes: 1 << 20,

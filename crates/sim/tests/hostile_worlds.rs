@@ -154,12 +154,7 @@ impl Setup {
             let circuit = CircuitConfig { contract: self.shape, ..CircuitConfig::to(vc, address(other)) };
             port.circuits.push(circuit);
         }
-        BoardConfig {
-            seed: board as u64,
-            tcp: self.tcp.clone(),
-            ports: vec![PortConfig::Atm(port)],
-            ..BoardConfig::default()
-        }
+        BoardConfig { tcp: self.tcp.clone(), ports: vec![PortConfig::Atm(port)], ..BoardConfig::default() }
     }
 }
 

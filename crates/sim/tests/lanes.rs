@@ -18,7 +18,7 @@ fn address(host: u8) -> IpAddr {
 fn board(host: u8, circuits: &[CircuitConfig]) -> BoardConfig {
     let mut port = AtmPortConfig::oc3c(address(host), "10.0.0.0/24".parse().unwrap());
     port.circuits = circuits.to_vec();
-    BoardConfig { seed: u64::from(host), ports: vec![PortConfig::Atm(port)], ..BoardConfig::default() }
+    BoardConfig { ports: vec![PortConfig::Atm(port)], ..BoardConfig::default() }
 }
 
 #[test]

@@ -108,13 +108,7 @@ impl Path {
                 pdus: 40_000,
             };
             let ports = vec![PortConfig::Ip(port)];
-            world.add_board(&BoardConfig {
-                seed: side as u64,
-                memory,
-                tcp: tcp.clone(),
-                ports,
-                ..BoardConfig::default()
-            })
+            world.add_board(&BoardConfig { memory, tcp: tcp.clone(), ports, ..BoardConfig::default() })
         });
         let cable = CableConfig { packets_max, ..CableConfig::ip(bits_per_second, ROUND_TRIP / 2) };
         let ends = boards.map(|board| Plug::Board(board, 0));

@@ -64,7 +64,6 @@ fn boards(
             Over::Efe => PortConfig::Efe(EfePortConfig { mac: mac(n), endpoint: efe::Config::default() }),
         };
         BoardConfig {
-            seed: seed ^ u64::from(n),
             ports: vec![port],
             rdma: Some(RdmaConfig { mpa: mpa.clone(), ..RdmaConfig::default() }),
             ..BoardConfig::default()

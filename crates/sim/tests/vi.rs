@@ -145,8 +145,8 @@ fn world(
     let is_harmless = harm == Harm::NONE;
     let traits = PathTraits { packet_bytes: PACKET_BYTES, loses_nothing: is_harmless, checked: !is_harmless };
     let mut world = World::new(11);
-    let boards = [1, 2].map(|seed| {
-        world.add_board(&BoardConfig { seed, ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })
+    let boards = [(); 2].map(|()| {
+        world.add_board(&BoardConfig { ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })
     });
     let cable = CableConfig { harm, ..CableConfig::clan() };
     world

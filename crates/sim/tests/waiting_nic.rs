@@ -4,7 +4,7 @@
 //! wants to leave, the receiver's process dequeues it and posts the descriptor again when its work is done. Both runs must
 //! take and lose the same packets at the same moments.
 
-use kiban_ground::{Costs, Instant, Region, SharedBytes, SharedRoom, Wait};
+use kiban_ground::{Costs, Instant, Region, RngKey, SharedBytes, SharedRoom, Wait};
 use kiban_sim::waiting::{
     Arrivals, Length, Level, Outcome, Packet, Posted, Posting, Process, ReceiveQueue, Rhythm, Stall, When,
 };
@@ -27,7 +27,7 @@ struct End {
 
 impl End {
     fn new(config: &Config, reliability: Reliability, seed: u64) -> End {
-        let mut nic = Nic::new(config.clone(), seed);
+        let mut nic = Nic::new(config.clone(), RngKey::for_simulation(seed));
         let path = nic.open_path(PATH).expect("room for a path");
         let tag = nic.create_tag().expect("room for a tag");
         let memory = MemoryAttributes { tag, rdma_write: false, rdma_read: false };

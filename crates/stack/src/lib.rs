@@ -1,7 +1,7 @@
 //! Protocols as state machines without I/O.
 //!
 //! One folder a family. A protocol knows what stands above and below it only by the values that pass: requests go
-//! down, indications come up, answers are owed until the burst is settled. Time, chance and memory are lent by the
+//! down, indications come up, answers are owed until the burst is settled. Time, random numbers and memory are lent by the
 //! caller ([`kiban_ground::Context`]); no protocol calls its neighbour. The wiring is `kiban-board`'s.
 #![no_std]
 #![forbid(unsafe_code)]

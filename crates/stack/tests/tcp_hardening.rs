@@ -8,7 +8,7 @@ use common::station::{Sizes, Station};
 use common::talk::*;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use kiban_stack::tcp::{Config, State, Trouble};
+use kiban_stack::tcp::{Config, Refusal, State, Trouble};
 use kiban_wire::tcp::{Header, Options, Sequence};
 
 fn icmp(talk: &mut Talk, sequence: u32, trouble: Trouble) {
@@ -47,22 +47,24 @@ fn the_whole_board_answers_so_many_strange_segments_a_second_and_no_more() {
 }
 
 #[test]
-fn ports_towards_one_peer_follow_each_other_and_tell_nothing_of_those_towards_another() {
-    // RFC 6056 §3.3.3.
-    let mut station = Station::new(1, Config::default(), Sizes::default(), 7);
+fn ports_are_drawn_at_random_and_those_in_use_are_passed_over() {
+    // RFC 6056 §3.3.1.
+    let config = Config { sessions_max: 20_000, ..Config::default() };
+    let mut station = Station::new(1, config, Sizes::default(), 7);
     let local = SocketAddr::new(station.address, 0);
-    let mut towards = |host: u8| {
-        let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 9, host)), 80);
-        let id = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
-        station.tcp.info(id).unwrap().local.port()
+    let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 9, 1)), 80);
+    let mut open = || {
+        station.with(at_ms(1), |tcp, cx, _| {
+            tcp.open(local, remote, 0, cx).map(|id| tcp.info(id).expect("just opened").local.port())
+        })
     };
-    let span = 65_536 - 49_152;
-    let step = |from: u16, to: u16| (i32::from(to) - i32::from(from)).rem_euclid(span);
-    let (one, two, three) = (towards(1), towards(1), towards(1));
-    assert_eq!((step(one, two), step(two, three)), (1, 1));
-    let (other, back) = (towards(2), towards(1));
-    assert_ne!(step(three, other), 1);
-    assert_eq!(step(three, back), 2, "the counter is common, the place is not");
+    let ports: Vec<u16> = (0..16_384).map(|_| open().expect("a port is free")).collect();
+    assert_eq!(open(), Err(Refusal::TooMany), "all are in use");
+    let rising = ports[..1000].windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!((400..600).contains(&rising), "{rising} of 999 are above the one before");
+    let mut all = ports;
+    all.sort_unstable();
+    assert!(all.into_iter().eq(49_152..=65_535), "each once");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! UDP from outside: whose a datagram is, and which are dropped.
 
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SimRng, Sum};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, Sum};
 use kiban_stack::udp::{Arrival, Refusal, SocketId, Udp};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
@@ -57,7 +57,7 @@ impl Bench {
         let cx = &mut Context {
             now: Instant::ZERO,
             memory: &mut self.memory,
-            chance: &mut SimRng::from_seed(1),
+            rng: &mut SecureRng::new(RngKey::for_simulation(1)),
             copies: &mut Copies::default(),
         };
         self.udp.arrive(peer().ip(), ours(), pdu, cx)

@@ -2,7 +2,7 @@
 
 use crate::parse::hint;
 use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortConfig};
-use kiban_ground::SettingError;
+use kiban_ground::{RngKey, SettingError};
 use kiban_stack::ip::Prefix;
 use kiban_stack::tcp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -100,6 +100,12 @@ impl Settings {
         }
     }
 
+    /// Returns the key of the board's random numbers: stories are told the same way each time.
+    #[expect(clippy::disallowed_methods, reason = "a story runs in virtual time")]
+    pub(crate) fn key(&self) -> RngKey {
+        RngKey::for_simulation(self.seed)
+    }
+
     pub(crate) fn board(&self) -> BoardConfig {
         let port = IpPortConfig {
             address: self.local(),
@@ -111,7 +117,6 @@ impl Settings {
             believe_sums: false,
         };
         BoardConfig {
-            seed: self.seed,
             memory: self.memory,
             tcp: self.tcp.clone(),
             ports: vec![PortConfig::Ip(port)],

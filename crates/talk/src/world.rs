@@ -78,7 +78,7 @@ impl World {
         // Not the origin: moments before the story's beginning exist, too.
         let now = Instant::ZERO + Duration::from_secs(1000);
         World {
-            board: Board::new(&settings.board()),
+            board: Board::new(&settings.board(), settings.key()),
             now,
             zero: now,
             local: settings.local(),

@@ -20,9 +20,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// Bytes of a host address in shared memory.
 const NAME_BYTES: usize = 16;
 
-/// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `chance` names a NIC
+/// The devices of a name, to be tried in turn; `otherwise` is what `KIBAN_VI_DEVICE` holds, and `number` names a NIC
 /// that has no name. Nothing, when it cannot be read.
-pub(crate) fn named(name: &str, otherwise: Option<&str>, chance: u64) -> Option<Vec<Device>> {
+pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<Vec<Device>> {
     if is_board(name) {
         return on_board(name);
     }
@@ -33,7 +33,7 @@ pub(crate) fn named(name: &str, otherwise: Option<&str>, chance: u64) -> Option<
     match (kind, rest) {
         ("loopback", None) => Some(vec![Device::Loopback]),
         ("loopback", Some(_)) => None,
-        ("shm", None) => Some(vec![Device::Shm(Some(format!("{chance:016x}")))]),
+        ("shm", None) => Some(vec![Device::Shm(Some(format!("{number:016x}")))]),
         ("shm", Some(name)) => is_name(name).then(|| vec![Device::Shm(Some(name.into()))]),
         // Whoever is the first on a host is found at the usual port.
         ("udp", None) => {
@@ -47,9 +47,9 @@ pub(crate) fn named(name: &str, otherwise: Option<&str>, chance: u64) -> Option<
                 if is_board(other)
                     || ["loopback", "shm", "udp"].contains(&other.split(':').next().unwrap_or("")) =>
             {
-                named(other, None, chance)
+                named(other, None, number)
             }
-            None | Some("") => named("shm", None, chance),
+            None | Some("") => named("shm", None, number),
             Some(_) => None,
         },
     }

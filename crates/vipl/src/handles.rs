@@ -86,10 +86,10 @@ struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let chance = RandomState::new().hash_one("the handles of this process");
+    let random = RandomState::new().hash_one("the handles of this process");
     Table {
-        entries: RwLock::new(Slab::new(usize::MAX, chance as u32)),
-        next_serial: AtomicU32::new((chance >> 32) as u32),
+        entries: RwLock::new(Slab::new(usize::MAX, random as u32)),
+        next_serial: AtomicU32::new((random >> 32) as u32),
     }
 });
 

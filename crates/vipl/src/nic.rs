@@ -8,10 +8,10 @@ use crate::handles::{self, Handle, Object, QuickMap};
 use crate::memory::Memories;
 use crate::names::Hosts;
 use crate::notify::Callbacks;
+use kiban_real::random;
 use kiban_real::vi::{Device, Failure, HostAddress, OpenError};
 use kiban_stack::vi::{Config, ConnectError, Refusal};
 use std::ffi::{CStr, c_void};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -180,9 +180,9 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
     // SAFETY: promised by the caller.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| VIP_RETURN::INVALID_PARAMETER)?;
     let otherwise = std::env::var("KIBAN_VI_DEVICE").ok();
-    // A name of chance; should another NIC have it, this one is not opened.
-    let chance = RandomState::new().hash_one((std::process::id(), name));
-    let devices = device::named(name, otherwise.as_deref(), chance).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
+    // A random name; should another NIC have it, this one is not opened.
+    let number = random::bytes().map(u64::from_ne_bytes).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
+    let devices = device::named(name, otherwise.as_deref(), number).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     let core = open_first(&devices).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
     let host = core.address();
     let mut shown = [0; 64];

@@ -12,6 +12,7 @@ use super::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way, in_a_namespa
 use kiban_board::Board;
 use kiban_ground::{Instant, Wait};
 use kiban_real::clock::pin_thread;
+use kiban_real::random;
 use kiban_real::streams::{Attachment, Settings};
 use kiban_real::{Clock, Driver};
 use kiban_service::config::{End, Kind, ServicePlan};
@@ -75,7 +76,8 @@ fn with_board<T: Send>(
         let clock = Clock::new();
         let door = place();
         let mut driver =
-            Driver::new(Board::new(&config(device)), clock).map_err(|error| error.to_string())?;
+            Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
+                .map_err(|error| error.to_string())?;
         driver.join_packets(0, Box::new(link)).map_err(|error| error.to_string())?;
         driver.add_outward(Box::new(services(&door))).map_err(|error| error.to_string())?;
         let own = own.map(|own| driver.add(Box::new(own)));

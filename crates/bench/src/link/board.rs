@@ -6,6 +6,7 @@ use kiban_board::{
 };
 use kiban_ground::{Instant, Wait};
 use kiban_real::link::tun::TunLink;
+use kiban_real::random;
 use kiban_real::{Clock, Driver};
 use kiban_stack::tcp;
 use std::any::Any;
@@ -123,7 +124,9 @@ pub(super) fn run(
     length: Duration,
     over: impl Fn() -> bool,
 ) -> Taken {
-    let mut driver = Driver::new(Board::new(&config(device)), clock).expect("files may be opened");
+    let mut driver =
+        Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
+            .expect("files may be opened");
     driver.join_packets(0, Box::new(link)).expect("the device can be watched");
     let number = driver.add(Box::new(Application::new(way, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);

@@ -12,6 +12,7 @@ use kiban_board::{AtmPortConfig, Board, BoardConfig, CircuitConfig, MemoryConfig
 use kiban_ground::Instant;
 use kiban_real::clock::pin_thread;
 use kiban_real::link::Address;
+use kiban_real::random;
 use kiban_real::{Clock, Driver};
 use kiban_stack::tcp;
 use kiban_wire::atm::Vc;
@@ -66,7 +67,6 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
     port.line_bits_per_second *= lines;
     port.circuits.push(CircuitConfig::to(Vc::new(0, 100), peer));
     let config = BoardConfig {
-        seed: 7 + side as u64,
         memory: MemoryConfig { transmit_bytes: 16 << 20, receive_bytes: 32 << 20, ..MemoryConfig::default() },
         tcp: tcp::Config {
             mss: 9140,
@@ -78,7 +78,8 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
         ports: vec![PortConfig::Atm(port)],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config), clock).expect("files may be opened");
+    let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
+        .expect("files may be opened");
     driver.join(0, address.open().expect("the loopback takes sockets")).expect("it can be watched");
     // One opens, and both send.
     driver.add(Box::new(match side {

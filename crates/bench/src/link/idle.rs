@@ -6,6 +6,7 @@
 use super::{BEHIND, Device, SINK, board, in_a_namespace, open, peer};
 use kiban_board::{Board, Completion, Host, Program};
 use kiban_ground::{Instant, Wait};
+use kiban_real::random;
 use kiban_real::{Clock, Driver};
 use std::any::Any;
 use std::io::{Read, Write};
@@ -69,7 +70,11 @@ pub(super) fn run() -> f64 {
         let link = open(device).map_err(|error| error.to_string())?;
         let clock = Clock::new();
         let before = resident_bytes();
-        let mut driver = Driver::new(Board::new(&board::config(device)), clock).expect("files may be opened");
+        let mut driver = Driver::new(
+            Board::new(&board::config(device), random::key().expect("the system lends a key")),
+            clock,
+        )
+        .expect("files may be opened");
         driver.join_packets(0, Box::new(link)).expect("the device can be watched");
         driver.add(Box::new(Echo { buffer: vec![0; 4096] }));
         let (all_there, seen) = (AtomicBool::new(false), AtomicBool::new(false));

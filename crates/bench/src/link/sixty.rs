@@ -11,6 +11,7 @@ use kiban_board::{Board, BoardConfig, EthernetPortConfig, MemoryConfig, PortConf
 use kiban_ground::{Bell, Instant, Wait};
 use kiban_real::clock::pin_thread;
 use kiban_real::link::Address;
+use kiban_real::random;
 use kiban_real::wait::{FutexSleeper, Waiting};
 use kiban_real::{Clock, Driver};
 use kiban_stack::ethernet::LinkConfig;
@@ -118,7 +119,8 @@ fn board(clock: Clock, over: &AtomicBool) {
         ports: vec![PortConfig::Ethernet(port)],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config), clock).expect("files may be opened");
+    let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
+        .expect("files may be opened");
     driver.join(0, link).expect("the socket can be watched");
     driver.add(Box::new(Flood::to(SocketAddr::from((Wire::FAR, SINK)), SESSIONS)));
     let mut waiting = driver.waiting(Wait::Adaptive);

@@ -4,7 +4,7 @@ use super::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
 use kiban_board::{
     Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig, StreamId,
 };
-use kiban_ground::{Instant, Pdu};
+use kiban_ground::{Instant, Pdu, RngKey};
 use kiban_real::clock::Clock;
 use kiban_stack::tcp;
 use std::collections::VecDeque;
@@ -71,18 +71,14 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
         // All that the window and the queues hold, and few more: a pool goes round, and a small one stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
-    BoardConfig {
-        seed: side as u64,
-        memory,
-        tcp,
-        ports: vec![PortConfig::Ip(port)],
-        ..BoardConfig::default()
-    }
+    BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
 }
 
 impl Boards {
+    #[expect(clippy::disallowed_methods, reason = "both boards are in memory, the same in each run")]
     pub(super) fn new(setting: Setting, way: Way) -> Boards {
-        let boards = [0, 1].map(|side| Board::new(&config(side, setting, way)));
+        let boards =
+            [0, 1].map(|side| Board::new(&config(side, setting, way), RngKey::for_simulation(side as u64)));
         let mut joined = Boards {
             boards,
             wires: [VecDeque::new(), VecDeque::new()],

@@ -16,7 +16,7 @@ use crate::edge::Edge;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use kiban_ground::{Context, Pdu, SimRng};
+use kiban_ground::{Context, Pdu, SecureRng};
 use kiban_stack::icmp::{self, Icmp, Trouble};
 use kiban_stack::ip::{Delivery, Hop, Ip, Packet, TroubleKind};
 use kiban_stack::tcp::{self, Indication, Segment, SessionId, Tcp};
@@ -270,16 +270,16 @@ impl IpTower {
 }
 
 /// IP over the board's ports, before any address is known.
-pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, chance: &mut SimRng) -> IpTower {
+pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut SecureRng) -> IpTower {
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;
     // Fragments wait for others that may never come: they get a quarter of what there is.
     reassembly.bytes_max = reassembly.bytes_max.min(memory.receive_bytes / 4);
     reassembly.fragments_max = reassembly.fragments_max.min(memory.pdus / 4);
-    let ip = Ip::new(settings, chance);
+    let ip = Ip::new(settings, rng);
     let receive = (memory.receive_bytes as f64 * page_payload) as u64;
-    let tcp = Tcp::new(config.tcp.clone(), memory.transmit_bytes as u64, receive, chance);
+    let tcp = Tcp::new(config.tcp.clone(), memory.transmit_bytes as u64, receive, rng);
     IpTower::new(ip, tcp, Udp::new(config.udp_sockets_max))
 }
 

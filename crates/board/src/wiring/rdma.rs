@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use kiban_ground::{Instant, Region, SharedBytes, SharedRoom};
+use kiban_ground::{Instant, Region, RngKey, SharedBytes, SharedRoom};
 use kiban_stack::efe::{self, Endpoint, ethernet};
 use kiban_stack::iwarp::mpa;
 use kiban_stack::iwarp::nic::{Nic, OpenError};
@@ -68,9 +68,9 @@ pub(crate) struct RdmaTower {
 }
 
 impl RdmaTower {
-    pub(crate) fn new(config: &RdmaConfig, seed: u64) -> RdmaTower {
+    pub(crate) fn new(config: &RdmaConfig, key: RngKey) -> RdmaTower {
         RdmaTower {
-            nic: Nic::new(config.nic.clone(), seed),
+            nic: Nic::new(config.nic.clone(), key),
             config: config.mpa.clone(),
             streams: BTreeMap::new(),
             ends: BTreeMap::new(),
@@ -87,9 +87,9 @@ impl RdmaTower {
     ///
     /// # Panics
     /// When it has one already.
-    pub(crate) fn add_port(&mut self, port: &EfePortConfig, seed: u64) {
+    pub(crate) fn add_port(&mut self, port: &EfePortConfig, key: RngKey) {
         assert!(self.efe.is_none(), "a board has one port for EFE at most");
-        self.efe = Some((port.mac, Endpoint::new(port.endpoint.clone(), seed)));
+        self.efe = Some((port.mac, Endpoint::new(port.endpoint.clone(), key)));
     }
 
     /// A frame came to the EFE port.

@@ -39,16 +39,11 @@ pub(crate) fn link(side: usize) -> LinkConfig {
     LinkConfig { addresses, ..LinkConfig::new(mac(side)) }
 }
 
-pub(crate) fn config(side: usize, link: LinkConfig) -> BoardConfig {
+pub(crate) fn config(link: LinkConfig) -> BoardConfig {
     let memory =
         MemoryConfig { page_bytes: 4096, transmit_bytes: 2 << 20, receive_bytes: 2 << 20, pdus: 1024 };
     let port = EthernetPortConfig::on(link);
-    BoardConfig {
-        seed: side as u64,
-        memory,
-        ports: vec![PortConfig::Ethernet(port)],
-        ..BoardConfig::default()
-    }
+    BoardConfig { memory, ports: vec![PortConfig::Ethernet(port)], ..BoardConfig::default() }
 }
 
 /// What a test router advertises, and when it is asked.
@@ -121,7 +116,7 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) fn of(configs: &[BoardConfig]) -> Hub {
         Hub {
-            boards: configs.iter().map(Board::new).collect(),
+            boards: configs.iter().enumerate().map(|(side, config)| super::board(side, config)).collect(),
             told: vec![Vec::new(); configs.len()],
             now: Instant::ZERO,
             router: None,
@@ -139,7 +134,7 @@ impl Hub {
 
     /// Two boards with the usual links, after their addresses are settled.
     pub(crate) fn pair() -> Hub {
-        let mut hub = Hub::of(&[config(0, link(0)), config(1, link(1))]);
+        let mut hub = Hub::of(&[config(link(0)), config(link(1))]);
         hub.pass(Duration::from_secs(15));
         hub.seen.clear();
         hub

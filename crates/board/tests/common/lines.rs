@@ -32,7 +32,6 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     let memory =
         MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
     let mut config = BoardConfig {
-        seed: side as u64,
         memory,
         ports: vec![PortConfig::Atm(port)],
         datagrams_max: 16,
@@ -74,7 +73,7 @@ impl Lines {
 
     pub(crate) fn of(configs: [BoardConfig; 2]) -> Lines {
         Lines {
-            boards: configs.map(|config| Board::new(&config)),
+            boards: [0, 1].map(|side| super::board(side, &configs[side])),
             completions: Default::default(),
             now: Instant::ZERO,
             hostile: Default::default(),

@@ -6,7 +6,7 @@ pub(crate) mod lines;
 pub(crate) mod packets;
 
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
-use kiban_ground::{Instant, Pdu};
+use kiban_ground::{Instant, Pdu, RngKey};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -43,7 +43,12 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     };
     let memory =
         MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
-    BoardConfig { seed: side as u64, memory, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
+    BoardConfig { memory, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
+}
+
+/// A board as the test has configured it; the same in each run.
+pub(crate) fn board(side: usize, config: &BoardConfig) -> Board {
+    Board::new(config, RngKey::for_simulation(side as u64))
 }
 
 impl Pair {
@@ -53,7 +58,7 @@ impl Pair {
 
     pub(crate) fn of(configs: [BoardConfig; 2]) -> Pair {
         Pair {
-            boards: configs.map(|config| Board::new(&config)),
+            boards: [0, 1].map(|side| board(side, &configs[side])),
             completions: [Vec::new(), Vec::new()],
             now: Instant::ZERO,
             wires: [VecDeque::new(), VecDeque::new()],

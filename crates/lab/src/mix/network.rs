@@ -349,7 +349,6 @@ fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {
     port.circuits.push(CircuitConfig { contract, ..CircuitConfig::to(vc, Pair::address(1 - side)) });
     let window = flow.window_kib << 10;
     BoardConfig {
-        seed: plan.seed.wrapping_mul(31) ^ u64::from(vc.vci) << 1 | side as u64,
         memory: MemoryConfig { transmit_bytes: 2 << 20, receive_bytes: 2 << 20, ..MemoryConfig::default() },
         tcp: tcp::Config {
             mss: 9140,

@@ -1,11 +1,11 @@
 //! Who may measure: the token, and the addresses that may connect.
 //!
-//! Token     128 bits of chance unless the operator gives one; compared in a time that does not tell how much of it was right.
+//! Token     128 random bits unless the operator gives one; compared in a time that does not tell how much of it was right.
 //!           Neither the token nor what was tried is ever logged.
 //! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
 
 use ipnet::{IpNet, Ipv4Net};
-use kiban_real::measure::pause::secret;
+use kiban_real::random;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -19,12 +19,12 @@ const TOKEN_BYTES_MIN: usize = 16;
 pub struct Token(String);
 
 impl Token {
-    /// A new one, of chance.
+    /// Draws a new one.
     ///
     /// # Errors
-    /// The system has no chance to lend.
-    pub fn of_chance() -> io::Result<Token> {
-        Ok(Token(hex(&secret::<16>()?)))
+    /// The system has no random numbers to lend.
+    pub fn random() -> io::Result<Token> {
+        Ok(Token(hex(&random::bytes::<16>()?)))
     }
 
     /// The first line of a text.
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_token_is_itself_alone_and_is_not_shown() {
-        let token = Token::of_chance().expect("chance");
+        let token = Token::random().expect("random bytes");
         assert!(token.is(token.reveal()) && token.reveal().len() == 32);
         for said in ["", &token.reveal()[1..], &format!("{}0", token.reveal())] {
             assert!(!token.is(said), "{said}");

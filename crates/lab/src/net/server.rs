@@ -15,9 +15,10 @@ use crate::mix::real::Room;
 use ipnet::IpNet;
 use kiban_ground::Instant;
 use kiban_real::Clock;
-use kiban_real::measure::pause::{pace, readable, secret};
+use kiban_real::measure::pause::{pace, readable};
 use kiban_real::measure::socket::given;
 use kiban_real::measure::{Counters, Settings, TcpInfo};
+use kiban_real::random;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
@@ -302,7 +303,7 @@ impl Shared {
                     continue;
                 }
             };
-            let nonce = secret::<NONCE_BYTES>()?;
+            let nonce = random::bytes::<NONCE_BYTES>()?;
             let port = listener.local_addr()?.port();
             let before = Counters::read().unwrap_or_default();
             say(writer, &Answer::Ready { port, nonce: hex(&nonce) })?;

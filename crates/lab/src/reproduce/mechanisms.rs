@@ -10,7 +10,7 @@ use super::flow::{Interval, measure};
 use crate::table::{Table, figure};
 use crate::{Bench, Options, Target, Trial, Unit};
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Page, Pdu, Pool, SimRng};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng};
 use kiban_sim::cost::{BOARD_1995, CostModel, Mechanism, Mechanisms};
 use kiban_stack::atm::{
     Arrival, Circuit, Inlet, Interval as CellTime, OC3C_BITS_PER_SECOND, Outlet, Reassembly, Segmentation,
@@ -218,8 +218,10 @@ struct Joined {
 }
 
 impl Joined {
+    #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
     fn new(way: Way) -> Joined {
-        let mut boards = [0, 1].map(|side| Board::new(&Joined::config(side, way)));
+        let mut boards =
+            [0, 1].map(|side| Board::new(&Joined::config(side, way), RngKey::for_simulation(side as u64)));
         let server = SocketAddr::new(Joined::address(1), 80);
         boards[1].host().listen(server).expect("the port is free");
         boards[0].host().open(server).expect("there is a route");
@@ -249,7 +251,6 @@ impl Joined {
             believe_sums: way.believes,
         };
         BoardConfig {
-            seed: side as u64,
             memory: MemoryConfig { page_bytes: PAYLOAD_BYTES, ..MemoryConfig::default() },
             tcp: tcp::Config {
                 mss: PAYLOAD_BYTES as u16,
@@ -342,7 +343,7 @@ fn copy_body(pdu: &mut Pdu, pool: &mut Pool) {
 /// A port that sends cells and one that receives them.
 struct Ports {
     memory: Memory,
-    chance: SimRng,
+    rng: SecureRng,
     down: Segmentation,
     up: Reassembly,
     train: Vec<TimedCell>,
@@ -355,6 +356,7 @@ struct Ports {
 const TRAIN_PDUS: usize = 16;
 
 impl Ports {
+    #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
     fn new() -> Ports {
         let (circuit, vc) = (Circuit(0), Vc::new(0, 100));
         let mut down = Segmentation::new(CellTime::of_line(OC3C_BITS_PER_SECOND), Interface::Uni);
@@ -367,7 +369,7 @@ impl Ports {
                 receive: Pool::new(8 * TRAIN_PDUS, PAYLOAD_BYTES),
                 blocks: Blocks::new(4 * TRAIN_PDUS),
             },
-            chance: SimRng::from_seed(1),
+            rng: SecureRng::new(RngKey::for_simulation(1)),
             down,
             up,
             train: Vec::new(),
@@ -378,7 +380,7 @@ impl Ports {
     }
 
     fn burst(&mut self, whole_trains: bool) {
-        let Ports { memory, chance, down, up, train, arrivals, bytes, now } = self;
+        let Ports { memory, rng, down, up, train, arrivals, bytes, now } = self;
         for _ in 0..TRAIN_PDUS {
             let mut pdu = memory.blocks.take().expect("a block");
             pdu.push_head(48).fill(1);
@@ -390,7 +392,7 @@ impl Ports {
         train.clear();
         let mut copies = Copies::default();
         down.advance(*now, train, &mut copies);
-        let cx = &mut Context { now: *now, memory, chance, copies: &mut copies };
+        let cx = &mut Context { now: *now, memory, rng, copies: &mut copies };
         let step = if whole_trains { train.len() } else { 1 };
         train.chunks(step).for_each(|cells| up.cells(cells, cx, arrivals));
     }

@@ -366,7 +366,6 @@ fn board(side: usize, over: Over) -> BoardConfig {
         }
     };
     BoardConfig {
-        seed: 1 + side as u64,
         memory: MemoryConfig::default(),
         tcp: kiban_sim::Plan::with_window(256 << 10).tcp,
         ports: vec![port],

@@ -1,7 +1,7 @@
 //! ATM pings over a link: OAM loopback cells of a circuit or a path, and how long each was away (I.610 §10.2.3).
 //!
 //! Asks      F5 of a circuit (payload types 4 and 5), F4 of a path (VCIs 3 and 4); of the segment, or from end to end.
-//! Knows     its own cells by their correlation tags, which are drawn by chance; each counts once, however late.
+//! Knows     its own cells by their correlation tags, which are random: earlier ones do not tell them; each counts once, however late.
 //! Answers   who asks on the same flow, so that two pings may stand at the two ends of a line.
 //! Limits    [`UNDER_WAY_MAX`] pings under way: the oldest is forgotten.
 //! Left out  loopback at a point that is named by its location.
@@ -9,9 +9,9 @@
 use crate::clock::Clock;
 use crate::doors::{Doors, Waker};
 use crate::link::{Lent, Link, LinkCounters};
-use crate::measure::pause::secret;
+use crate::random;
 use crate::wait::Waiting;
-use kiban_ground::{Blocks, Instant, Memory, Pool, SimRng, Wait};
+use kiban_ground::{Blocks, Instant, Memory, Pool, SecureRng, Wait};
 use kiban_stack::atm::{HeaderReceiver, Received, TimedCell};
 use kiban_wire::atm::{
     CELL_PAYLOAD_BYTES, Header, Interface, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT, VCI_F4_END_TO_END,
@@ -77,7 +77,7 @@ pub struct Pinger {
     interface: Interface,
     receiver: HeaderReceiver,
     memory: Memory,
-    chance: SimRng,
+    rng: SecureRng,
     clock: Clock,
     doors: Arc<Doors>,
     /// Tag, sequence, moment; the oldest first.
@@ -93,7 +93,7 @@ impl Pinger {
     /// Pings a flow over a link, whose header words are those of `interface`.
     ///
     /// # Errors
-    /// The system has no files or no chance to lend.
+    /// The system has no files or no random numbers to lend.
     pub fn new(
         link: Box<dyn Link<TimedCell>>,
         flow: Flow,
@@ -115,7 +115,7 @@ impl Pinger {
                 receive: Pool::new(64, 4096),
                 blocks: Blocks::new(64),
             },
-            chance: SimRng::from_seed(u64::from_ne_bytes(secret()?)),
+            rng: SecureRng::new(random::key()?),
             clock,
             doors,
             under_way: VecDeque::new(),
@@ -163,7 +163,7 @@ impl Pinger {
     /// The link is gone.
     pub fn send(&mut self) -> io::Result<()> {
         let tag = loop {
-            let tag = self.chance.draw() as u32;
+            let tag = self.rng.draw_u32();
             if !self.under_way.iter().any(|ping| ping.0 == tag) {
                 break tag;
             }

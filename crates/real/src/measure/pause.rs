@@ -1,4 +1,4 @@
-//! Waiting until something can be read, or until a moment; and what cannot be guessed.
+//! Waiting until something can be read, or until a moment.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,23 +26,6 @@ pub fn pace(length: Duration) {
     let _ = poll(&mut [], Some(&timespec(length)));
 }
 
-/// Bytes that nobody can guess.
-///
-/// # Errors
-/// The system has no chance to lend.
-pub fn secret<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    let mut filled = 0;
-    while filled < BYTES {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(bytes)
-}
-
 fn timespec(length: Duration) -> Timespec {
     Timespec { tv_sec: length.as_secs().min(1 << 30) as i64, tv_nsec: i64::from(length.subsec_nanos()) }
 }
@@ -58,10 +41,5 @@ mod tests {
         assert!(!readable(&listener, Duration::from_millis(1)).expect("a socket can be waited for"));
         let _caller = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         assert!(readable(&listener, Duration::from_secs(5)).expect("a socket can be waited for"));
-    }
-
-    #[test]
-    fn secrets_differ() {
-        assert_ne!(secret::<16>().expect("chance"), secret::<16>().expect("chance"));
     }
 }

@@ -22,6 +22,7 @@ use self::file::File;
 use self::line::{Door, Entrance, Line, Offer};
 use super::link::{EfeLink, Lower};
 use crate::link::shared::SharedLink;
+use crate::random;
 use crate::turn::{Machine, watch};
 use kiban_ground::Instant;
 use kiban_stack::iwarp::nic::{ConnectError, HOLD, NUDGE, NUDGES_MAX, News, Nic, Request};
@@ -114,15 +115,12 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<Core> {
-        let mut seed = [0; 8];
-        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
-        let seed = u64::from_ne_bytes(seed);
         let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(outer, inner.as_fd(), false)?;
-        let efe = EfeLink::open(&lower, seed)?;
+        let efe = EfeLink::open(&lower, random::key()?)?;
         let board = BoardLink::attach(&lower)?;
         let core = Core {
-            nic: Nic::new(config, seed),
+            nic: Nic::new(config, random::key()?),
             lower,
             efe,
             board,

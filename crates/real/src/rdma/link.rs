@@ -9,7 +9,7 @@
 
 use crate::link::packet::PacketLink;
 use crate::link::udp::UdpLink;
-use kiban_ground::Instant;
+use kiban_ground::{Instant, RngKey};
 use kiban_stack::efe::{self, Endpoint, Peer, ethernet};
 use kiban_stack::iwarp::{mpa, nic::Nic};
 use kiban_wire::ethernet::Mac;
@@ -180,7 +180,7 @@ impl Peers {
 
 impl EfeLink {
     /// The link that a lower layer needs, if it needs one.
-    pub(super) fn open(lower: &Lower, seed: u64) -> io::Result<Option<EfeLink>> {
+    pub(super) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
         let (socket, config) = match lower {
             Lower::Tcp { .. } | Lower::Board { .. } => return Ok(None),
             Lower::EfeUdp { at } => {
@@ -198,7 +198,7 @@ impl EfeLink {
                 (Socket::Raw(socket), config)
             }
         };
-        let endpoint = Endpoint::new(config, seed);
+        let endpoint = Endpoint::new(config, key);
         let room = vec![0; 64 + endpoint.frame_bytes_max().max(2048)].into();
         // Who knows extensions says so: there are only kiban's ends.
         let config = mpa::Config { extensions: true, ..mpa::Config::default() };

@@ -7,6 +7,7 @@ use crate::clock::machine_nanos;
 use crate::link::channel::{Door, Half};
 use crate::link::shm::{self, ShmLink};
 use crate::link::udp::{self, UdpLink};
+use crate::random;
 use crate::streams::Settings;
 use crate::streams::nonblocking::{Board, Listener, Stream};
 use crate::turn::{Machine, watch};
@@ -146,10 +147,8 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn open(device: &Device, config: Config, epoll: &OwnedFd) -> Result<Core, OpenError> {
-        let mut seed = [0; 8];
-        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
         let mut core = Core {
-            nic: Nic::new(config, u64::from_ne_bytes(seed)),
+            nic: Nic::new(config, random::key()?),
             links: Vec::new(),
             address: HostAddress::Loopback,
             door: None,
@@ -168,9 +167,11 @@ impl Core {
         match device {
             Device::Loopback => {}
             Device::Shm(name) => {
-                let name = name
-                    .clone()
-                    .unwrap_or_else(|| format!("{}-{:x}", std::process::id(), u64::from_ne_bytes(seed)));
+                let name = match name {
+                    Some(name) => name.clone(),
+                    // Names of sockets can be read by everybody: this number is for nothing else.
+                    None => format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(random::bytes()?)),
+                };
                 let door = Door::open(name.as_bytes())?;
                 watch(epoll, door.as_fd(), false)?;
                 core.address = HostAddress::Name(name.into_bytes());

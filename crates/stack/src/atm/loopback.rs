@@ -5,7 +5,8 @@
 //!           owed back.
 //! Down      [`Loopback::settle`] pays once per burst: the latest requests of a circuit are answered, [`ANSWERS_MAX`] at
 //!           most; pings go out.
-//! Ping      one at a time per circuit; it is known again by its correlation tag, which is drawn by chance.
+//! Ping      one at a time per circuit; it is known again by its correlation tag, which is random: earlier ones do
+//!           not tell it.
 //! Limits    one state per circuit opened; cells keep no memory.
 //! Paths     a path's F4 flow is a circuit like others here; whoever knows its VCI gives it the payload type.
 //! Left out  answering an alarm (AIS) with RDI, continuity checks, loopback at intermediate points.
@@ -15,7 +16,7 @@ use crate::atm::counters::LoopbackCounters;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::time::Duration;
-use kiban_ground::{Alarm, Alarms, Instant, SimRng};
+use kiban_ground::{Alarm, Alarms, Instant, SecureRng};
 use kiban_wire::atm::{CELL_PAYLOAD_BYTES, PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
 use kiban_wire::oam::{self, LOCATION_END, Payload};
 
@@ -123,10 +124,10 @@ impl Loopback {
 
     /// Asks for a ping, of the segment or from end to end as the payload type says; its tag. Nothing when the circuit is not open
     /// or a ping is out.
-    pub fn ping(&mut self, circuit: Circuit, pti: u8, chance: &mut SimRng) -> Option<u32> {
+    pub fn ping(&mut self, circuit: Circuit, pti: u8, rng: &mut SecureRng) -> Option<u32> {
         let end = self.ends.get_mut(circuit.0 as usize)?.as_mut()?;
         let Ping::None = end.ping else { return None };
-        let tag = chance.draw() as u32;
+        let tag = rng.draw_u32();
         end.ping = Ping::Asked(tag, pti);
         self.owing.push(circuit.0);
         Some(tag)
@@ -227,6 +228,7 @@ impl Loopback {
 mod tests {
     use super::*;
     use alloc::vec;
+    use kiban_ground::RngKey;
 
     const CIRCUIT: Circuit = Circuit(0);
 
@@ -248,9 +250,9 @@ mod tests {
 
     #[test]
     fn a_ping_comes_back_from_the_far_end_with_its_round_trip() {
-        let (mut near, mut far, mut chance) = (port(), port(), SimRng::from_seed(1));
-        let tag = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).unwrap();
-        assert_eq!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance), None);
+        let (mut near, mut far, mut rng) = (port(), port(), SecureRng::new(RngKey::for_simulation(1)));
+        let tag = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut rng).unwrap();
+        assert_eq!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut rng), None);
         let out = settle(&mut near, millis(10));
         let [LoopbackDue::Cell { pti, payload, .. }] = out[..] else { panic!("{out:?}") };
         assert_eq!(far.on_cell(CIRCUIT, pti, &payload, millis(11)), LoopbackVerdict::Nothing);
@@ -265,14 +267,14 @@ mod tests {
 
     #[test]
     fn a_ping_that_does_not_come_back_is_given_up_after_five_seconds() {
-        let (mut near, mut chance) = (port(), SimRng::from_seed(1));
-        let first = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).unwrap();
+        let (mut near, mut rng) = (port(), SecureRng::new(RngKey::for_simulation(1)));
+        let first = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut rng).unwrap();
         settle(&mut near, millis(0));
         assert_eq!(settle(&mut near, millis(4999)), []);
         assert!(near.deadline() <= millis(5000));
         assert_eq!(settle(&mut near, millis(5000)), [LoopbackDue::Lost { circuit: CIRCUIT, tag: first }]);
         assert_eq!(near.deadline(), Instant::NEVER);
-        assert!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut chance).is_some());
+        assert!(near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut rng).is_some());
     }
 
     #[test]

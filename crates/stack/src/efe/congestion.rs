@@ -172,9 +172,9 @@ impl Congestion {
         (self.sum, self.samples) = (0, 0);
     }
 
-    /// The receiver asks for silence; `chance` spreads the first frames afterwards over a round trip.
-    pub(super) fn on_breath(&mut self, chance: f64, config: &Config, now: Instant) {
-        let spread = (self.round_trip as f64 * chance) as u64;
+    /// The receiver asks for silence; `spread`, below one, spreads the first frames afterwards over a round trip.
+    pub(super) fn on_breath(&mut self, spread: f64, config: &Config, now: Instant) {
+        let spread = (self.round_trip as f64 * spread) as u64;
         self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
         self.shallow_until = now + config.queue_delay_max * 4;
     }

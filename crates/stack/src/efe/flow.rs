@@ -55,7 +55,7 @@ pub(super) struct Desk<'a> {
     pub(super) counters: &'a mut EfeCounters,
     pub(super) events: &'a mut VecDeque<Event>,
     pub(super) breath: &'a mut super::breath::Breath,
-    pub(super) chance: &'a mut kiban_ground::SimRng,
+    pub(super) rng: &'a mut kiban_ground::SecureRng,
 }
 
 #[derive(Debug)]
@@ -282,7 +282,7 @@ impl Flow {
         desk: &mut Desk<'_>,
         now: Instant,
     ) -> Option<Why> {
-        let Desk { config, counters, breath, chance, .. } = desk;
+        let Desk { config, counters, breath, rng, .. } = desk;
         let Halves { sender, receiver } = self.halves.as_mut().expect("traffic is of open flows");
         if payload.len() > self.segment_bytes && header.kind == Kind::Data {
             counters.malformed += 1;
@@ -299,7 +299,7 @@ impl Flow {
         if header.has(flag::BREATH) != self.peer_breath {
             self.peer_breath = !self.peer_breath;
             counters.breaths += 1;
-            sender.on_breath(chance.unit(), config, now);
+            sender.on_breath(rng.unit(), config, now);
         }
         let is_new = header.kind.is_sequenced() && {
             let is_end = header.kind == Kind::End;

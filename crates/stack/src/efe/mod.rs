@@ -30,14 +30,12 @@ pub use host::{Event, FlowNumber, Peer, Refusal, Why};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use breath::Breath;
-use core::hash::Hasher;
 use flow::{Desk, Flow, Stage, letter};
-use kiban_ground::{Alarms, Instant, SimRng, Slab};
+use kiban_ground::{Alarms, Instant, RngKey, SecureRng, Slab};
 use kiban_wire::efe::{
     self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
     flag, reason,
 };
-use siphasher::sip::SipHasher24;
 
 kiban_ground::counters! {
     /// What happened in an EFE-like endpoint.
@@ -109,9 +107,7 @@ pub struct Endpoint {
     alarms: Alarms,
     breath: Breath,
     counters: EfeCounters,
-    chance: SimRng,
-    secret: [u64; 2],
-    keys: u64,
+    rng: SecureRng,
 }
 
 /// What stands behind the flows of an endpoint, for one call.
@@ -122,18 +118,18 @@ macro_rules! desk {
             counters: &mut $endpoint.counters,
             events: &mut $endpoint.events,
             breath: &mut $endpoint.breath,
-            chance: &mut $endpoint.chance,
+            rng: &mut $endpoint.rng,
         }
     };
 }
 
 impl Endpoint {
-    /// An endpoint. `seed` makes its keys: a driver takes it from the operating system's chance.
-    pub fn new(config: Config, seed: u64) -> Endpoint {
+    /// An endpoint, whose keys come from a generator under `key`.
+    pub fn new(config: Config, key: RngKey) -> Endpoint {
         let config = config.bounded();
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SecureRng::new(key);
         Endpoint {
-            flows: Slab::new(config.flows_max, chance.draw() as u32),
+            flows: Slab::new(config.flows_max, rng.draw_u32()),
             askers: BTreeMap::new(),
             half_open: 0,
             services: Vec::new(),
@@ -144,9 +140,7 @@ impl Endpoint {
             alarms: Alarms::new(),
             breath: Breath::new(),
             counters: EfeCounters::default(),
-            secret: [chance.draw(), chance.draw()],
-            keys: 0,
-            chance: SimRng::from_seed(chance.draw()),
+            rng,
             config,
         }
     }
@@ -658,12 +652,8 @@ impl Endpoint {
         }
     }
 
-    /// A key and the sequence of a first segment that nobody can guess who does not know the secret.
+    /// Draws a key and the sequence of a first segment.
     fn draw_key(&mut self) -> (u32, u32) {
-        let mut hasher = SipHasher24::new_with_keys(self.secret[0], self.secret[1]);
-        hasher.write_u64(self.keys);
-        self.keys += 1;
-        let hash = hasher.finish();
-        ((hash >> 32) as u32, hash as u32)
+        (self.rng.draw_u32(), self.rng.draw_u32())
     }
 }

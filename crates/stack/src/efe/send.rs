@@ -402,8 +402,8 @@ impl Sender {
     }
 
     /// The receiver asks for silence.
-    pub(super) fn on_breath(&mut self, chance: f64, config: &Config, now: Instant) {
-        self.congestion.on_breath(chance, config, now);
+    pub(super) fn on_breath(&mut self, spread: f64, config: &Config, now: Instant) {
+        self.congestion.on_breath(spread, config, now);
     }
 
     /// The transmission of a frame that is not sequenced.

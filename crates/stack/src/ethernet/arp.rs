@@ -70,7 +70,7 @@ impl Link {
                 learn: operation == Operation::Request && for_us,
             };
             let Link { cache, config, counters, .. } = self;
-            let learned = cache.hear(sender.into(), word, cx.now, &config.neighbours, cx.chance, counters);
+            let learned = cache.hear(sender.into(), word, cx.now, &config.neighbours, cx.rng, counters);
             self.release(sender_mac, learned.queue);
         }
         if operation == Operation::Request && for_us {

@@ -15,7 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Context, Instant, SimRng};
+use kiban_ground::{Context, Instant, SecureRng};
 use kiban_wire::discovery::{ALL_ROUTERS, Item, Message, Options, solicited_node};
 
 /// RFC 4862 §5.5.3(e): nobody can make an address shorter-lived than this by an advertisement.
@@ -130,7 +130,7 @@ fn after(now: Instant, seconds: u32) -> Instant {
 }
 
 impl Autoconf {
-    pub(super) fn new(config: &LinkConfig, chance: &mut SimRng) -> Autoconf {
+    pub(super) fn new(config: &LinkConfig, rng: &mut SecureRng) -> Autoconf {
         let settings = &config.autoconf;
         let mut autoconf = Autoconf {
             own: Vec::new(),
@@ -139,7 +139,7 @@ impl Autoconf {
             redirects: VecDeque::new(),
             solicitations: 0,
             solicit_at: Instant::NEVER,
-            first_wait: Duration::from_nanos(chance.below(1_000_000_000)),
+            first_wait: Duration::from_nanos(rng.below(1_000_000_000)),
         };
         if !settings.enabled {
             return autoconf;

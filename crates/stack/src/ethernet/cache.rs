@@ -21,7 +21,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-use kiban_ground::{Instant, Pdu, SimRng};
+use kiban_ground::{Instant, Pdu, SecureRng};
 use kiban_wire::ethernet::Mac;
 
 /// How well a neighbour is known.
@@ -211,10 +211,10 @@ impl Cache {
         word: Word,
         now: Instant,
         config: &NeighbourConfig,
-        chance: &mut SimRng,
+        rng: &mut SecureRng,
         counters: &mut EthernetCounters,
     ) -> Learned {
-        let reachable = now + self.reachable.mul_f64(0.5 + chance.unit());
+        let reachable = now + self.reachable.mul_f64(0.5 + rng.unit());
         if !self.known.contains_key(&neighbour) {
             let (Some(mac), true) = (word.mac, word.learn) else { return Learned::default() };
             self.make_room(config, counters);

@@ -171,7 +171,7 @@ impl Link {
 
     pub(super) fn hear6(&mut self, neighbour: Ipv6Addr, word: Word, cx: &mut Context<'_>) {
         let Link { cache, config, counters, .. } = self;
-        let learned = cache.hear(neighbour.into(), word, cx.now, &config.neighbours, cx.chance, counters);
+        let learned = cache.hear(neighbour.into(), word, cx.now, &config.neighbours, cx.rng, counters);
         if learned.no_router {
             // §7.2.5: it is no default router any more.
             self.drop_router(neighbour);

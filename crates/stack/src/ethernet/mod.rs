@@ -31,7 +31,7 @@ use autoconf::Autoconf;
 use cache::{Cache, Passed, Resolved};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Context, Instant, Pdu, SimRng};
+use kiban_ground::{Context, Instant, Pdu, SecureRng};
 use kiban_wire::ethernet::{self, HEADER_BYTES, Mac};
 use kiban_wire::numbers::ether_type;
 use kiban_wire::{ipv4, ipv6};
@@ -206,7 +206,7 @@ pub struct Link {
 
 impl Link {
     /// A link. Nothing is sent before the first [`Link::settle`].
-    pub fn new(config: LinkConfig, chance: &mut SimRng) -> Link {
+    pub fn new(config: LinkConfig, rng: &mut SecureRng) -> Link {
         let own4: Vec<_> = config
             .addresses
             .iter()
@@ -221,7 +221,7 @@ impl Link {
             cache: Cache::new(&config.neighbours),
             own4,
             announcements,
-            autoconf: Autoconf::new(&config, chance),
+            autoconf: Autoconf::new(&config, rng),
             due: VecDeque::new(),
             counters: EthernetCounters::default(),
             config,

@@ -14,6 +14,7 @@
 //!           link-local target is reached through the port of the source, or the first that has one).
 
 mod fragment;
+mod identification;
 mod path;
 mod reassembly;
 mod route;
@@ -29,7 +30,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use kiban_ground::{Context, Instant, Pdu, SimRng};
+use identification::Identifications;
+use kiban_ground::{Context, Instant, Pdu, SecureRng};
 use kiban_wire::{discovery, ipv4, ipv6};
 use path::Paths;
 use reassembly::Reassembly;
@@ -228,10 +230,7 @@ pub struct Ip {
     routes: Routes,
     paths: Paths,
     reassembly: Reassembly,
-    /// The next identification of a packet that is not to be cut, and of one that may be: RFC 6864 §4 wants only the
-    /// latter to be unique.
-    identification: u16,
-    datagram_identification: u16,
+    identifications: Identifications,
     complaints: VecDeque<Complaint>,
     looped: VecDeque<Delivery>,
     counters: IpCounters,
@@ -239,7 +238,7 @@ pub struct Ip {
 
 impl Ip {
     /// IP without addresses or routes.
-    pub fn new(config: Config, chance: &mut SimRng) -> Ip {
+    pub fn new(config: Config, rng: &mut SecureRng) -> Ip {
         Ip {
             reassembly: Reassembly::new(config.reassembly),
             config,
@@ -249,8 +248,7 @@ impl Ip {
             hop_limits: Vec::new(),
             routes: Routes::default(),
             paths: Paths::default(),
-            identification: chance.draw() as u16,
-            datagram_identification: chance.draw() as u16,
+            identifications: Identifications::new(rng),
             complaints: VecDeque::new(),
             looped: VecDeque::new(),
             counters: IpCounters::default(),

@@ -1,11 +1,11 @@
 use super::*;
 use alloc::vec::Vec;
-use kiban_ground::{Blocks, Copies, Instant, Memory, Pool};
+use kiban_ground::{Blocks, Copies, Instant, Memory, Pool, RngKey, SecureRng, SimRng};
 use kiban_wire::ipv4::Header;
 
 struct Bench {
     memory: Memory,
-    chance: SimRng,
+    rng: SecureRng,
     copies: Copies,
     ip: Ip,
     now: Instant,
@@ -21,8 +21,8 @@ fn peer() -> IpAddr {
 
 impl Bench {
     fn new() -> Bench {
-        let mut chance = SimRng::from_seed(1);
-        let mut ip = Ip::new(Config::default(), &mut chance);
+        let mut rng = SecureRng::new(RngKey::for_simulation(1));
+        let mut ip = Ip::new(Config::default(), &mut rng);
         ip.add_address(3, ours());
         ip.add_route(Route {
             prefix: "10.0.0.0/24".parse().unwrap(),
@@ -33,7 +33,7 @@ impl Bench {
         });
         let memory =
             Memory { transmit: Pool::new(8, 4096), receive: Pool::new(8, 4096), blocks: Blocks::new(8) };
-        Bench { memory, chance, copies: Copies::default(), ip, now: Instant::ZERO }
+        Bench { memory, rng, copies: Copies::default(), ip, now: Instant::ZERO }
     }
 
     fn pdu(&mut self, bytes: &[u8]) -> Pdu {
@@ -45,8 +45,8 @@ impl Bench {
     }
 
     fn with<T>(&mut self, work: impl FnOnce(&mut Ip, &mut Context<'_>) -> T) -> T {
-        let Bench { memory, chance, copies, ip, now } = self;
-        work(ip, &mut Context { now: *now, memory, chance, copies })
+        let Bench { memory, rng, copies, ip, now } = self;
+        work(ip, &mut Context { now: *now, memory, rng, copies })
     }
 
     fn arrive(&mut self, bytes: &[u8]) -> Option<Delivery> {

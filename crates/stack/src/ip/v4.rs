@@ -96,13 +96,17 @@ impl Ip {
             self.counters.too_long += 1;
             return;
         }
-        let identification =
-            if dont_fragment { &mut self.identification } else { &mut self.datagram_identification };
-        *identification = identification.wrapping_add(1);
+        // RFC 6864 §4.1: what nobody may cut needs none, and a counter would tell how much others are sent.
+        let identification = if dont_fragment {
+            0
+        } else {
+            let packets = if pdu.cut() > 0 { pdu.body_len().div_ceil(pdu.cut()).max(1) } else { 1 };
+            self.identifications.take(source, target, protocol, packets as u16)
+        };
         let whole = Header {
             traffic_class,
             total_bytes: total as u16,
-            identification: *identification,
+            identification,
             dont_fragment,
             more_fragments: false,
             fragment_offset_bytes: 0,

@@ -104,8 +104,8 @@ impl Ip {
             return;
         };
         self.counters.fragmented += 1;
-        // RFC 7739 §5: not to be guessed.
-        let identification = cx.chance.draw() as u32;
+        // RFC 7739 §5.2: drawn for each datagram, by a generator whose outputs do not tell the next.
+        let identification = cx.rng.draw_u32();
         let (count, mut offset) = (pieces.len(), 0);
         for (at, mut pdu) in pieces.into_iter().enumerate() {
             let bytes = pdu.len();

@@ -137,7 +137,7 @@ pub(super) fn recall(
 mod tests {
     use super::*;
     use core::net::{IpAddr, Ipv4Addr};
-    use kiban_ground::SimRng;
+    use kiban_ground::{RngKey, SecureRng, SimRng};
     use proptest::prelude::*;
 
     const NAME: Name = (
@@ -174,7 +174,7 @@ mod tests {
             at in 0u64..1 << 50,
             later in 0u64..120_000_000_000,
         ) {
-            let (secret, config) = (Secret::new(&mut SimRng::from_seed(3)), Config::default());
+            let (secret, config) = (Secret::new(&mut SecureRng::new(RngKey::for_simulation(3))), Config::default());
             let timestamps = stamps.map(|value| Timestamps { value, echo: 0 });
             let options =
                 Options { mss, window_shift: shift, sack_permitted: sack, timestamps, ..Options::NONE };
@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_guess_hits_once_in_a_hundred_thousand_at_the_most() {
-        let (secret, config) = (Secret::new(&mut SimRng::from_seed(3)), Config::default());
+        let (secret, config) =
+            (Secret::new(&mut SecureRng::new(RngKey::for_simulation(3))), Config::default());
         let mut chance = SimRng::from_seed(4);
         let hits = (0..2_000_000).filter(|_| {
             let ack = Header {

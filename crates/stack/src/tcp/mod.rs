@@ -52,7 +52,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use kiban_ground::{Alarms, Context, Instant, Pdu, SimRng, Slice, Sum};
+use kiban_ground::{Alarms, Context, Instant, Pdu, SecureRng, Slice, Sum};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
 use kiban_wire::tcp::Header;
@@ -301,7 +301,6 @@ pub struct Tcp {
     table: Table,
     listeners: Vec<Listener>,
     next_listener: u32,
-    next_port: u32,
     secret: Secret,
     challenges: Throttle,
     resting: Resting,
@@ -319,15 +318,14 @@ pub struct Tcp {
 
 impl Tcp {
     /// TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
-    pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, chance: &mut SimRng) -> Tcp {
+    pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, rng: &mut SecureRng) -> Tcp {
         let shares = config.shares;
         let limited = |share: Share| if shares { share } else { share.without_limits() };
         Tcp {
-            table: Table::new(chance),
+            table: Table::new(rng),
             listeners: Vec::new(),
             next_listener: 0,
-            next_port: chance.draw() as u32,
-            secret: Secret::new(chance),
+            secret: Secret::new(rng),
             challenges: Throttle::default(),
             resting: Resting::default(),
             with_early: Vec::new(),
@@ -457,7 +455,7 @@ impl Tcp {
         if self.table.len() >= self.config.sessions_max {
             return Err(Refusal::TooMany);
         }
-        let local = if local.port() == 0 { self.choose_port(local, remote)? } else { local };
+        let local = if local.port() == 0 { self.choose_port(local, remote, cx)? } else { local };
         if self.table.find(local, remote).is_some() {
             return Err(Refusal::AddressInUse);
         }
@@ -477,13 +475,17 @@ impl Tcp {
         self.opening.retain(|id| table.get(*id).is_some_and(|session| session.state == State::SynSent));
     }
 
-    /// RFC 6056 §3.3.3: ports follow each other towards one peer, and tell nothing of those towards another.
-    fn choose_port(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<SocketAddr, Refusal> {
-        let offset = self.secret.port_offset(local.ip(), remote);
-        for _ in DYNAMIC_PORTS {
-            let step = offset.wrapping_add(self.next_port) % DYNAMIC_PORTS.len() as u32;
-            self.next_port = self.next_port.wrapping_add(1);
-            let candidate = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + step as u16);
+    /// Chooses a port at random, or the next one after it that is free (RFC 6056 §3.3.1).
+    fn choose_port(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        cx: &mut Context<'_>,
+    ) -> Result<SocketAddr, Refusal> {
+        let count = DYNAMIC_PORTS.len();
+        let first = cx.rng.below(count as u64) as usize;
+        for step in first..first + count {
+            let candidate = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16);
             if self.table.find(candidate, remote).is_none() {
                 return Ok(candidate);
             }

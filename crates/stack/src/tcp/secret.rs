@@ -3,7 +3,7 @@
 
 use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
-use kiban_ground::{Instant, SimRng};
+use kiban_ground::{Instant, SecureRng};
 use kiban_wire::tcp::Sequence;
 use siphasher::sip::SipHasher24;
 
@@ -22,8 +22,8 @@ pub(super) struct Beginning {
 }
 
 impl Secret {
-    pub(super) fn new(chance: &mut SimRng) -> Secret {
-        Secret { key: [chance.draw(), chance.draw()] }
+    pub(super) fn new(rng: &mut SecureRng) -> Secret {
+        Secret { key: [rng.draw(), rng.draw()] }
     }
 
     /// RFC 6528 §3: a clock of 4 us plus a keyed hash of the name. The clock lets a name be used again (RFC 9293
@@ -40,11 +40,6 @@ impl Secret {
     /// Where the clock of our timestamps towards that name begins.
     pub(super) fn stamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
         self.name(b't', local, remote).finish() as u32
-    }
-
-    /// RFC 6056 §3.3.3: where the search for a free port towards `remote` begins.
-    pub(super) fn port_offset(&self, local: IpAddr, remote: SocketAddr) -> u32 {
-        self.name(b'p', SocketAddr::new(local, 0), remote).finish() as u32
     }
 
     /// A hash of a name for the use that `letter` stands for; more may be hashed behind it.
@@ -66,6 +61,7 @@ impl Secret {
 mod tests {
     use super::*;
     use core::net::Ipv4Addr;
+    use kiban_ground::RngKey;
 
     #[test]
     fn the_hash_is_the_published_one() {
@@ -77,13 +73,12 @@ mod tests {
 
     #[test]
     fn numbers_differ_by_name_by_use_and_by_board() {
-        let secret = |seed| Secret::new(&mut SimRng::from_seed(seed));
+        let secret = |seed| Secret::new(&mut SecureRng::new(RngKey::for_simulation(seed)));
         let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), port);
         let of = |seed, port| secret(seed).beginning(end(port), end(80), Instant::ZERO);
         let (one, other, elsewhere) = (of(1, 1), of(1, 2), of(2, 1));
         assert_ne!(one.initial, other.initial);
         assert_ne!(one.initial, elsewhere.initial);
         assert_ne!(one.initial.0, one.stamp_offset);
-        assert_ne!(secret(1).port_offset(end(1).ip(), end(80)), secret(1).port_offset(end(1).ip(), end(81)));
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions by name: a slab of sessions, and a hash from addresses and ports to its places.
 //!
-//! The hash is keyed with chance at start, so that a peer cannot choose ports that collide. A number that the host
+//! The hash is keyed at random at start, so that a peer cannot choose ports that collide. A number that the host
 //! holds carries a generation: a handle of a session that has gone finds nothing.
 
 use super::SessionId;
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashTable;
-use kiban_ground::SimRng;
+use kiban_ground::SecureRng;
 
 pub(super) struct Table {
     slots: Vec<(u32, Option<Box<Session>>)>,
@@ -39,8 +39,8 @@ fn hash(key: [u64; 2], local: SocketAddr, remote: SocketAddr) -> u64 {
 }
 
 impl Table {
-    pub(super) fn new(chance: &mut SimRng) -> Table {
-        let key = [chance.draw(), chance.draw() | 1];
+    pub(super) fn new(rng: &mut SecureRng) -> Table {
+        let key = [rng.draw(), rng.draw() | 1];
         Table { slots: Vec::new(), free: Vec::new(), by_name: HashTable::new(), recent: 0, key }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use alloc::vec;
 use core::net::Ipv4Addr;
-use kiban_ground::{Blocks, Copies, Memory, Pool};
+use kiban_ground::{Blocks, Copies, Memory, Pool, RngKey, SecureRng};
 
 const LEFT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
 const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
@@ -11,7 +11,7 @@ const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))
 /// Two TCPs over one memory, joined by nothing: a segment that goes down on one side comes up on the other.
 struct Pair {
     memory: Memory,
-    chance: SimRng,
+    rng: SecureRng,
     copies: Copies,
     now: Instant,
     ends: [(Tcp, Outbox, Option<SessionId>); 2],
@@ -22,13 +22,13 @@ struct Pair {
 
 impl Pair {
     fn open() -> Pair {
-        let mut chance = SimRng::from_seed(1);
+        let mut rng = SecureRng::new(RngKey::for_simulation(1));
         let ends = [(); 2]
-            .map(|()| (Tcp::new(Config::default(), 1 << 20, 1 << 20, &mut chance), Outbox::default(), None));
+            .map(|()| (Tcp::new(Config::default(), 1 << 20, 1 << 20, &mut rng), Outbox::default(), None));
         let memory =
             Memory { transmit: Pool::new(64, 4096), receive: Pool::new(64, 4096), blocks: Blocks::new(64) };
         let copies = Copies::default();
-        let mut pair = Pair { memory, chance, copies, now: Instant::ZERO, ends, held: [0; 2], reads: true };
+        let mut pair = Pair { memory, rng, copies, now: Instant::ZERO, ends, held: [0; 2], reads: true };
         pair.ends[1].0.listen(RIGHT).unwrap();
         pair.ends[0].2 = Some(pair.with(0, |tcp, cx, _| tcp.open(LEFT, RIGHT, 0, cx)).unwrap());
         pair.run();
@@ -36,12 +36,8 @@ impl Pair {
     }
 
     fn with<R>(&mut self, end: usize, work: impl FnOnce(&mut Tcp, &mut Context<'_>, &mut Outbox) -> R) -> R {
-        let mut cx = Context {
-            now: self.now,
-            memory: &mut self.memory,
-            chance: &mut self.chance,
-            copies: &mut self.copies,
-        };
+        let mut cx =
+            Context { now: self.now, memory: &mut self.memory, rng: &mut self.rng, copies: &mut self.copies };
         let (tcp, out, _) = &mut self.ends[end];
         work(tcp, &mut cx, out)
     }

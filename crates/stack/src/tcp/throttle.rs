@@ -22,7 +22,7 @@ impl Throttle {
         if self.until <= cx.now {
             let most = config.challenges_per_second;
             self.until = cx.now + PERIOD;
-            self.left = most.div_ceil(2).saturating_add(cx.chance.below(u64::from(most)) as u32);
+            self.left = most.div_ceil(2).saturating_add(cx.rng.below(u64::from(most)) as u32);
         }
         let some = self.left > 0;
         self.left -= u32::from(some);

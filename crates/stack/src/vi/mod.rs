@@ -49,7 +49,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::fmt;
 use endpoint::Vi;
-use kiban_ground::{Instant, Region, SharedRoom, SimRng, Slab};
+use kiban_ground::{Instant, Region, RngKey, SecureRng, SharedRoom, Slab};
 use kiban_wire::vi::{self as wire, SETUP_PACKET_BYTES_MAX, fault};
 use memory::Registry;
 use setup::Incoming;
@@ -317,14 +317,14 @@ pub struct Nic {
     incoming: Slab<Incoming>,
     listeners: Vec<Vec<u8>>,
     desk: Desk,
-    chance: SimRng,
+    rng: SecureRng,
 }
 
 impl Nic {
-    /// A NIC. `seed` makes its keys: a driver takes it from the operating system's chance.
-    pub fn new(config: Config, seed: u64) -> Nic {
-        let mut chance = SimRng::from_seed(seed);
-        let mut salt = || chance.draw() as u32;
+    /// A NIC, whose keys come from a generator under `key`.
+    pub fn new(config: Config, key: RngKey) -> Nic {
+        let mut rng = SecureRng::new(key);
+        let mut salt = || rng.draw_u32();
         Nic {
             memory: Registry::new(config.memories_max, config.tags_max, salt()),
             vis: Slab::new(config.vis_max, salt()),
@@ -343,7 +343,7 @@ impl Nic {
                 due: Instant::NEVER,
             },
             config,
-            chance,
+            rng,
         }
     }
 

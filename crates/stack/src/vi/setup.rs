@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Again     on a path that may lose packets, requests and answers are sent again until something is heard.
-//! Numbers   each end gives the other the number of its VI and a key of chance; packets without them are nobody's.
+//! Numbers   each end gives the other the number of its VI and a random key of 32 bits, which earlier keys do not tell;
+//!           packets without them are nobody's.
 
 use super::connection::Connection;
 use super::endpoint::{Vi, letter};
@@ -291,7 +292,7 @@ impl Nic {
 
     /// Accepts a request with an idle VI that has the same level, longest message and quality of service.
     pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), Refusal> {
-        let Nic { config, vis, paths, incoming, desk, chance, .. } = self;
+        let Nic { config, vis, paths, incoming, desk, rng, .. } = self;
         let asked = incoming.get(request).ok_or(Refusal::UnknownRequest)?;
         let vi = vis.get_mut(number).ok_or(Refusal::UnknownVi)?;
         if vi.state != ViState::Idle {
@@ -305,7 +306,7 @@ impl Nic {
         }
         let path = paths.get(asked.path).ok_or(Refusal::UnknownPath)?;
         let (way, peer) = ((asked.path, path.traits), (asked.peer_vi, asked.peer_key));
-        vi.connect(number, way, chance.draw() as u32, peer, config, desk, now);
+        vi.connect(number, way, rng.draw_u32(), peer, config, desk, now);
         let accept = vi.accept_letter(number);
         desk.letters.push((way.0, accept));
         desk.due_at(now + config.resend_after);
@@ -338,7 +339,7 @@ impl Nic {
         now: Instant,
         until: Instant,
     ) -> Result<(), Refusal> {
-        let Nic { config, vis, paths, desk, chance, .. } = self;
+        let Nic { config, vis, paths, desk, rng, .. } = self;
         let most = config.discriminator_bytes_max.min(wire::DISCRIMINATOR_BYTES_MAX);
         if local.len().max(remote.len()) > most {
             return Err(Refusal::BadAddress);
@@ -353,7 +354,7 @@ impl Nic {
         let setup = Setup {
             path,
             traits,
-            key: chance.draw() as u32,
+            key: rng.draw_u32(),
             is_peer,
             local: local.to_vec(),
             remote: remote.to_vec(),

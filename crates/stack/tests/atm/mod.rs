@@ -1,7 +1,7 @@
 //! What the ATM stories share: memory, frames, plain models.
 #![allow(dead_code, unreachable_pub)]
 
-use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, SimRng, Sum};
+use kiban_ground::{Blocks, Context, Copies, Instant, Memory, Pdu, Pool, RngKey, SecureRng, SimRng, Sum};
 use kiban_stack::atm::{Arrival, Circuit, Inlet, Interval, Outlet, Reassembly, Segmentation, TimedCell};
 use kiban_wire::atm::{Interface, Vc};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub const LATER: Instant = Instant::from_nanos(u64::MAX / 4);
 
 pub struct Bench {
     pub memory: Memory,
-    pub chance: SimRng,
+    pub rng: SecureRng,
     pub copies: Copies,
 }
 
@@ -24,16 +24,11 @@ impl Bench {
             receive: Pool::new(pages.min(4096), page_bytes),
             blocks: Blocks::new(512),
         };
-        Bench { memory, chance: SimRng::from_seed(7), copies: Copies::default() }
+        Bench { memory, rng: SecureRng::new(RngKey::for_simulation(7)), copies: Copies::default() }
     }
 
     pub fn cx(&mut self) -> Context<'_> {
-        Context {
-            now: Instant::ZERO,
-            memory: &mut self.memory,
-            chance: &mut self.chance,
-            copies: &mut self.copies,
-        }
+        Context { now: Instant::ZERO, memory: &mut self.memory, rng: &mut self.rng, copies: &mut self.copies }
     }
 
     /// A PDU of these bytes: the first `head` in its head, the rest in slices of these lengths, again and again.

@@ -1,7 +1,7 @@
 //! One TCP with the memory it works in, and the way bytes get into and out of that memory.
 
 use core::net::{IpAddr, Ipv4Addr};
-use kiban_ground::{Context, Copies, Instant, Memory, Page, Pdu, Pool, SimRng, Slice};
+use kiban_ground::{Context, Copies, Instant, Memory, Page, Pdu, Pool, RngKey, SecureRng, SimRng, Slice};
 use kiban_stack::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
 use kiban_wire::checksum;
 use kiban_wire::numbers::protocol;
@@ -35,25 +35,25 @@ pub(crate) struct Station {
     pub(crate) tcp: Tcp,
     pub(crate) memory: Memory,
     pub(crate) out: Outbox,
-    chance: SimRng,
+    rng: SecureRng,
     copies: Copies,
 }
 
 impl Station {
     /// The `n`-th station of a test.
     pub(crate) fn new(n: u8, config: Config, sizes: Sizes, seed: u64) -> Station {
-        let mut chance = SimRng::from_seed(seed).fork(u64::from(n));
+        let mut rng = SecureRng::new(RngKey::for_simulation(SimRng::from_seed(seed).fork(n.into()).draw()));
         let bytes = |pages: usize| (pages * sizes.page_bytes * sizes.ledger_percent / 100) as u64;
         Station {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)),
-            tcp: Tcp::new(config, bytes(sizes.transmit_pages), bytes(sizes.receive_pages), &mut chance),
+            tcp: Tcp::new(config, bytes(sizes.transmit_pages), bytes(sizes.receive_pages), &mut rng),
             memory: Memory {
                 transmit: Pool::new(sizes.transmit_pages, sizes.page_bytes),
                 receive: Pool::new(sizes.receive_pages, sizes.page_bytes),
                 blocks: kiban_ground::Blocks::new(sizes.blocks),
             },
             out: Outbox::default(),
-            chance,
+            rng,
             copies: Copies::default(),
         }
     }
@@ -64,8 +64,7 @@ impl Station {
         now: Instant,
         work: impl FnOnce(&mut Tcp, &mut Context<'_>, &mut Outbox) -> R,
     ) -> R {
-        let mut cx =
-            Context { now, memory: &mut self.memory, chance: &mut self.chance, copies: &mut self.copies };
+        let mut cx = Context { now, memory: &mut self.memory, rng: &mut self.rng, copies: &mut self.copies };
         work(&mut self.tcp, &mut cx, &mut self.out)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
 use crate::setup::request;
-use kiban_ground::{Instant, SimRng};
+use kiban_ground::{Instant, RngKey, SimRng};
 use kiban_stack::efe::{Config, EfeCounters, Endpoint, Event, FlowNumber, Peer, ethernet};
 use kiban_wire::efe::{HEADER_BYTES, Header, Kind};
 use kiban_wire::ethernet::Mac;
@@ -271,7 +271,7 @@ fn a_peer_that_lies_harms_its_own_flow_only() {
 
 #[test]
 fn requests_to_a_place_without_services_cost_nothing() {
-    let mut end = Endpoint::new(Config::default(), 1);
+    let mut end = Endpoint::new(Config::default(), RngKey::for_simulation(1));
     for n in 0..10_000 {
         end.arrive(Peer(n), &request(n as u32, 1, SERVICE), Instant::ZERO);
     }
@@ -285,7 +285,7 @@ fn requests_to_a_place_without_services_cost_nothing() {
 fn on_ethernet_frames_are_padded_and_those_of_others_are_left_alone() {
     let [own, other] = [1, 2].map(|last| Mac([2, 0, 0, 0, 0, last]));
     let now = Instant::ZERO;
-    let mut ends = [1, 2].map(|seed| Endpoint::new(Config::default(), seed));
+    let mut ends = [1, 2].map(|seed| Endpoint::new(Config::default(), RngKey::for_simulation(seed)));
     ends[1].listen(SERVICE);
     ends[0].connect(other.into(), SERVICE, b"", now).expect("room for a flow");
     let mut room = vec![0xaa; 14 + ends[0].frame_bytes_max()];

@@ -1,6 +1,6 @@
 //! Two endpoints and the path between them.
 
-use kiban_ground::Instant;
+use kiban_ground::{Instant, RngKey};
 use kiban_stack::efe::{Config, Endpoint, Event, FlowNumber, Peer};
 use kiban_wire::efe::{Header, Kind};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(crate) fn peer(side: usize) -> Peer {
 
 impl Pair {
     pub(crate) fn strangers(config: &Config) -> Pair {
-        let mut ends = [1, 2].map(|seed| Endpoint::new(config.clone(), seed));
+        let mut ends = [1, 2].map(|seed| Endpoint::new(config.clone(), RngKey::for_simulation(seed)));
         ends.iter_mut().for_each(|end| end.listen(SERVICE));
         Pair {
             ends,

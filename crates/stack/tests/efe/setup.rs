@@ -1,6 +1,7 @@
 //! How flows begin, and how they do not.
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
+use kiban_ground::RngKey;
 use kiban_stack::efe::{Config, Endpoint, Event, Refusal, Why};
 use kiban_wire::efe::{HEADER_BYTES, Header, Kind, Setup, reason};
 use std::time::Duration;
@@ -185,8 +186,8 @@ fn both_may_ask_at_once() {
 #[test]
 fn the_lesser_segment_and_what_the_host_may_not() {
     let ends = [
-        Endpoint::new(Config { segment_bytes: 1472, ..Config::default() }, 1),
-        Endpoint::new(Config { segment_bytes: 500, ..Config::default() }, 2),
+        Endpoint::new(Config { segment_bytes: 1472, ..Config::default() }, RngKey::for_simulation(1)),
+        Endpoint::new(Config { segment_bytes: 500, ..Config::default() }, RngKey::for_simulation(2)),
     ];
     let mut pair = Pair::strangers(&Config::default());
     pair.ends = ends;

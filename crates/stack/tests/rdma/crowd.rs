@@ -1,6 +1,7 @@
 //! Who makes room when too many come at once.
 
 use crate::station::NOW;
+use kiban_ground::RngKey;
 use kiban_stack::iwarp::mpa::{self, Initiator};
 use kiban_stack::iwarp::nic::{News, Nic};
 use kiban_stack::iwarp::rnic::{Config, StreamWish};
@@ -29,7 +30,7 @@ fn those_who_say_nothing_make_room_before_those_who_wait_for_an_answer() {
         (MOST, 1, 0..1),
         (MOST + 2, 0, 0..2),
     ] {
-        let mut nic = Nic::new(Config { waiting_max: MOST, ..Config::default() }, 1);
+        let mut nic = Nic::new(Config { waiting_max: MOST, ..Config::default() }, RngKey::for_simulation(1));
         let config = mpa::Config::default();
         let request = Initiator::new(&config, 1, 1, b"").expect("short").request().to_vec();
         let (mut ends, mut left) = (Vec::new(), Vec::new());

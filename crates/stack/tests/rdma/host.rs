@@ -1,7 +1,7 @@
 //! The host's side: what is refused and what is told, in every state; completion queues; tags that nobody can guess.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
-use kiban_ground::Region;
+use kiban_ground::{Region, RngKey};
 use kiban_stack::iwarp::rnic::{
     Access, Binding, Config, Data, Event, Notify, Operation, Place, QpAttributes, QpState, ReceiveWork,
     Refusal, Rnic, SendWork, Sge, Status, StreamTraits,
@@ -304,7 +304,7 @@ fn windows_are_bound_to_what_is_theirs_and_open() {
 fn tags_cannot_be_guessed_from_other_tags() {
     const COUNT: usize = 10_000;
     let tags = |seed| {
-        let mut nic = Rnic::new(Config::default(), seed);
+        let mut nic = Rnic::new(Config::default(), RngKey::for_simulation(seed));
         let pd = nic.create_pd().expect("room");
         let region = Region::new(0, 1);
         let tags: Vec<u32> =

@@ -1,6 +1,6 @@
 //! Two NICs, a queue pair each, and a stream between them that carries segments in order.
 
-use kiban_ground::{Region, SharedBytes};
+use kiban_ground::{Region, RngKey, SharedBytes};
 use kiban_stack::iwarp::rnic::{
     Access, Completion, Config, Data, Judged, Operation, Payload, Places, QpAttributes, ReceiveWork, Rnic,
     SendWork, Sge, StreamTraits, StreamWish, ToLlp,
@@ -88,7 +88,7 @@ pub(crate) fn attributes(pd: u32, cq: u32) -> QpAttributes {
 
 impl Side {
     pub(crate) fn new(seed: u64, segment_bytes: usize) -> Side {
-        let mut nic = Rnic::new(Config::default(), seed);
+        let mut nic = Rnic::new(Config::default(), RngKey::for_simulation(seed));
         let pd = nic.create_pd().expect("room");
         let cq = nic.create_cq(256).expect("room");
         let qp = nic.create_qp(attributes(pd, cq)).expect("room");

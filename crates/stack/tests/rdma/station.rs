@@ -1,6 +1,6 @@
 //! A host with an RDMA NIC and one connection over a byte stream, which a test carries by hand.
 
-use kiban_ground::{Instant, Region, SharedBytes};
+use kiban_ground::{Instant, Region, RngKey, SharedBytes};
 use kiban_stack::iwarp::mpa;
 use kiban_stack::iwarp::nic::{News, Nic, Request};
 use kiban_stack::iwarp::rnic::{
@@ -21,7 +21,7 @@ pub(crate) struct Host {
 
 impl Host {
     fn new(seed: u64) -> Host {
-        let mut nic = Nic::new(Config::default(), seed);
+        let mut nic = Nic::new(Config::default(), RngKey::for_simulation(seed));
         let pd = nic.core.create_pd().expect("room");
         let cq = nic.core.create_cq(256).expect("room");
         let qp = nic.core.create_qp(crate::pair::attributes(pd, cq)).expect("room");

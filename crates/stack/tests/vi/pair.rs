@@ -1,6 +1,6 @@
 //! Two NICs and the path between them.
 
-use kiban_ground::{Instant, Region, SharedBytes, SharedRoom, SimRng};
+use kiban_ground::{Instant, Region, RngKey, SharedBytes, SharedRoom, SimRng};
 use kiban_stack::vi::{
     Config, Done, Event, MemoryAttributes, Nic, PathTraits, Refusal, Reliability, Segment, ViAttributes,
     ViState, Work,
@@ -48,7 +48,7 @@ pub(crate) fn attributes(reliability: Reliability, tag: u32) -> ViAttributes {
 }
 
 fn side(config: &Config, reliability: Reliability, traits: PathTraits, seed: u64) -> Side {
-    let mut nic = Nic::new(config.clone(), seed);
+    let mut nic = Nic::new(config.clone(), RngKey::for_simulation(seed));
     let path = nic.open_path(traits).expect("room for a path");
     let tag = nic.create_tag().expect("room for a tag");
     let memory = Region::new(BASE, MEMORY_BYTES);

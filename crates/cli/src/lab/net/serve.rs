@@ -26,7 +26,7 @@ pub(crate) struct Serve {
     /// Where to listen; port 0: one is chosen, and told.
     #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// Take the token from the first line of this file in place of one of chance.
+    /// Take the token from the first line of this file in place of a random one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Take ports of this range for data connections, one a trial, in place of those that the system chooses.
@@ -62,7 +62,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let token = match &self.token_file {
             Some(path) => token_of(path)?,
-            None => Token::of_chance().map_err(|error| format!("the system lends no chance: {error}"))?,
+            None => Token::random().map_err(|error| format!("no random numbers from the system: {error}"))?,
         };
         let limits = Limits {
             sessions: self.sessions as usize,

@@ -17,8 +17,9 @@ use crate::net::protocol::{LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, hear_w
 use crate::net::server::DataPorts;
 use kiban_ground::Instant;
 use kiban_real::Clock;
-use kiban_real::measure::pause::{pace, readable, secret};
+use kiban_real::measure::pause::{pace, readable};
 use kiban_real::measure::{Datagrams, Settings};
+use kiban_real::random;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,7 +64,7 @@ pub(crate) fn serve(
     if let Err(why) = judge(request, room.limits) {
         return say(writer, &Told::Impossible(why));
     }
-    let nonce = secret::<NONCE_BYTES>()?;
+    let nonce = random::bytes::<NONCE_BYTES>()?;
     let bulk: Vec<u16> = circuits_of_tcp(request);
     let at = |port| SocketAddr::new(room.local, port);
     let sockets = room.ports.take(|port| Datagrams::bind(at(port), BUFFER_BYTES)).and_then(|datagrams| {

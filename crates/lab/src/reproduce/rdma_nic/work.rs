@@ -3,7 +3,7 @@
 //! Set-up    a queue pair each, a stream between them that carries whole segments; the longest is the paper's.
 //! Honest    the receiving core judges and places the very segments that the sending core made, and the bytes are compared.
 
-use kiban_ground::{Region, SharedBytes};
+use kiban_ground::{Region, RngKey, SharedBytes};
 use kiban_sim::rnic_clocks::{WORD_BYTES, words};
 use kiban_stack::iwarp::rnic::clocks::Step;
 use kiban_stack::iwarp::rnic::{
@@ -52,8 +52,10 @@ struct Side {
 }
 
 impl Side {
+    #[expect(clippy::disallowed_methods, reason = "it measures the NIC alone, the same in each run")]
     fn new(seed: u64, bytes: usize, messages: usize) -> Side {
-        let mut nic = Rnic::new(Config { cut_at_elements: true, ..Config::default() }, seed);
+        let key = RngKey::for_simulation(seed);
+        let mut nic = Rnic::new(Config { cut_at_elements: true, ..Config::default() }, key);
         let pd = nic.create_pd().expect("the first of many");
         let cq = nic.create_cq(messages).expect("fewer than it may have");
         let qp = nic.create_qp(QpAttributes {

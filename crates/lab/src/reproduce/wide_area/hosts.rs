@@ -12,7 +12,7 @@
 use kiban_board::{
     Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig, StreamId,
 };
-use kiban_ground::{Instant, Pdu};
+use kiban_ground::{Instant, Pdu, RngKey};
 use kiban_stack::atm::OC3C_BITS_PER_SECOND;
 use kiban_stack::tcp;
 use kiban_wire::atm::CELL_BYTES;
@@ -149,6 +149,7 @@ impl Experiment {
         Outcome { mbps, waits: waits(&hosts) - before.1, capture: hosts.capture }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "virtual time")]
     fn board(&self, side: u8) -> Board {
         let port = IpPortConfig {
             address: address(side),
@@ -160,8 +161,7 @@ impl Experiment {
             believe_sums: true,
         };
         let mss = self.mtu_bytes - ipv4::HEADER_BYTES - kiban_wire::tcp::HEADER_BYTES;
-        Board::new(&BoardConfig {
-            seed: u64::from(side),
+        let config = BoardConfig {
             tcp: tcp::Config {
                 mss: mss as u16,
                 segment_bytes_max: mss as u32,
@@ -176,7 +176,8 @@ impl Experiment {
             },
             ports: vec![PortConfig::Ip(port)],
             ..BoardConfig::default()
-        })
+        };
+        Board::new(&config, RngKey::for_simulation(side.into()))
     }
 }
 

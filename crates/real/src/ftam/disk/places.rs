@@ -1,9 +1,9 @@
 //! Ways through a directory that nobody can bend, and what the system says when they fail.
 
 use super::{Path, RESERVED, Trouble};
+use crate::random;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How often a way is walked again when somebody moves directories meanwhile (openat2(2), EAGAIN).
@@ -196,8 +196,8 @@ pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), Trouble> {
 
 /// A name that nobody has.
 pub(super) fn token() -> Result<String, Trouble> {
-    let mut bytes = [0; 16];
-    real(getrandom(&mut bytes, GetRandomFlags::empty()))?;
+    let error = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let bytes: [u8; 16] = real(random::bytes().map_err(error))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -1,11 +1,11 @@
 //! The users file: read with errors that help, written so that it is the old one or the new one.
 
 use super::{FILE_BYTES_MAX, MEMORY_KIB_MAX, NAME_BYTES_MAX, PASSES_MAX, USERS_MAX, User, Users, hash};
+use crate::random;
 use argon2::Params;
 use argon2::password_hash::phc::PasswordHash;
 use kiban_stack::osi::ftam::filestore::{Action, Actions, Path};
 use rustix::fs::{Gid, Uid};
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -261,9 +261,7 @@ pub fn write_password(path: &std::path::Path, user: &str, password: &[u8]) -> io
     let new = new.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(std::path::Path::new("."));
-    let mut number = [0; 8];
-    getrandom(&mut number, GetRandomFlags::empty())?;
-    let beside = directory.join(format!(".kiban-users-{:016x}", u64::from_ne_bytes(number)));
+    let beside = directory.join(format!(".kiban-users-{:016x}", u64::from_ne_bytes(random::bytes()?)));
     let written = (|| {
         let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
         if let Some((_, old)) = &old {

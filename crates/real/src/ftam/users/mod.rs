@@ -25,10 +25,10 @@ mod tests;
 pub use attempts::{Attempts, Patience};
 pub use file::{UsersError, set_password, write_password};
 
+use crate::random;
 use argon2::password_hash::phc::{Output, PasswordHash};
 use argon2::{Algorithm, Argon2, Block, Params, PasswordHasher, Version};
 use kiban_stack::osi::ftam::filestore::{Actions, Admission, Path, Refusal, Visitor};
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -142,7 +142,7 @@ impl Memory {
 /// The hash of a password, as it is written to the file.
 ///
 /// # Errors
-/// The password is too long, or the system has no chance to lend.
+/// The password is too long, or the system has no random numbers to lend.
 pub fn hash(password: &[u8]) -> io::Result<String> {
     hash_with(password, Params::default())
 }
@@ -152,8 +152,7 @@ fn hash_with(password: &[u8], params: Params) -> io::Result<String> {
         let message = format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let mut salt = [0; 16];
-    getrandom(&mut salt, GetRandomFlags::empty())?;
+    let salt: [u8; 16] = random::bytes()?;
     let hash = hasher(params).hash_password_with_salt(password, &salt);
     Ok(hash.map_err(|error| io::Error::other(error.to_string()))?.to_string())
 }

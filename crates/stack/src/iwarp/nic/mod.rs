@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use core::time::Duration;
-use kiban_ground::{Instant, Region, SimRng, Slab};
+use kiban_ground::{Instant, Region, RngKey, SecureRng, Slab};
 
 /// A responder whose reply has arrived may speak so much later, if the initiator has not spoken: a peer that reads the
 /// reply and what follows in one go (siw) must not find them together.
@@ -205,14 +205,14 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A NIC. `seed` makes its keys: a driver takes it from the operating system's chance.
-    pub fn new(config: Config, seed: u64) -> Nic {
+    /// A NIC, whose keys come from a generator under `key`.
+    pub fn new(config: Config, key: RngKey) -> Nic {
         let most = config.qps_max.saturating_mul(2);
-        let mut chance = SimRng::from_seed(seed);
-        let salt = chance.draw() as u32;
+        let mut rng = SecureRng::new(key);
+        let salt = rng.draw_u32();
         let Config { start_timeout, answer_timeout, waiting_max, .. } = config;
         Nic {
-            core: Rnic::new(config, chance.draw()),
+            core: Rnic::new(config, rng.draw_key()),
             ends: Slab::new(most, salt),
             of_qp: BTreeMap::new(),
             of_flow: BTreeMap::new(),

@@ -64,7 +64,7 @@ use executor::receive::{self, Tables};
 use executor::{datagram, send};
 use host::cmt::CompletionQueue;
 use host::smt::StagTable;
-use kiban_ground::{Region, SharedBytes, SimRng, Slab};
+use kiban_ground::{Region, RngKey, SecureRng, SharedBytes, Slab};
 use kiban_wire::datagram::{Header as DatagramHeader, QP_MAX};
 use kiban_wire::rdmap::{Reason, Terminate};
 
@@ -347,15 +347,15 @@ pub struct Rnic {
 }
 
 impl Rnic {
-    /// A NIC. `seed` makes its keys: a driver takes it from the operating system's chance.
-    pub fn new(config: Config, seed: u64) -> Rnic {
-        let mut chance = SimRng::from_seed(seed);
+    /// A NIC, whose keys come from a generator under `key`.
+    pub fn new(config: Config, key: RngKey) -> Rnic {
+        let mut rng = SecureRng::new(key);
         Rnic {
-            smt: StagTable::new(config.stags_max, config.blocks_max, config.pds_max, &mut chance),
-            qps: Slab::new(config.qps_max, chance.draw() as u32),
-            srqs: Slab::new(config.srqs_max, chance.draw() as u32),
+            smt: StagTable::new(config.stags_max, config.blocks_max, config.pds_max, &mut rng),
+            qps: Slab::new(config.qps_max, rng.draw_u32()),
+            srqs: Slab::new(config.srqs_max, rng.draw_u32()),
             desk: Desk {
-                cqs: Slab::new(config.cqs_max, chance.draw() as u32),
+                cqs: Slab::new(config.cqs_max, rng.draw_u32()),
                 cq_events: VecDeque::new(),
                 overrun: Vec::new(),
                 events: VecDeque::new(),

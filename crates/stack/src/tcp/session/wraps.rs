@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::tcp::session::urgent::Urgent;
-use kiban_ground::SimRng;
+use kiban_ground::{RngKey, SecureRng};
 
 fn session() -> Session {
     let name = |n: u8| SocketAddr::from(([10, 0, 0, n], 80));
-    let mut chance = SimRng::from_seed(1);
-    let secret = super::super::secret::Secret::new(&mut chance);
+    let mut rng = SecureRng::new(RngKey::for_simulation(1));
+    let secret = super::super::secret::Secret::new(&mut rng);
     let beginning = secret.beginning(name(1), name(2), Instant::ZERO);
-    let mut table = super::super::table::Table::new(&mut chance);
+    let mut table = super::super::table::Table::new(&mut rng);
     let make = |id| Session::new(id, name(1), name(2), beginning, None, &Config::default());
     let id = table.insert(name(1), name(2), make);
     table.take(id).expect("it was inserted")

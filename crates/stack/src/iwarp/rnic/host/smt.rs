@@ -12,7 +12,7 @@ use super::pblmt::BufferList;
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
-use kiban_ground::{Region, SimRng, Slab};
+use kiban_ground::{Region, SecureRng, Slab};
 use siphasher::sip::SipHasher24;
 
 /// What is wrong with a tag, an address or a right.
@@ -113,17 +113,17 @@ impl StagTable {
         stags_max: usize,
         blocks_max: usize,
         pds_max: usize,
-        chance: &mut SimRng,
+        rng: &mut SecureRng,
     ) -> Self {
         StagTable {
             entries: HashMap::default(),
             most: stags_max.min(1 << 20),
             blocks_max,
-            key: (chance.draw(), chance.draw()),
+            key: (rng.draw(), rng.draw()),
             made: 0,
             windows_of_qps: 0,
             withdrawn: Vec::new(),
-            pds: Slab::new(pds_max, chance.draw() as u32),
+            pds: Slab::new(pds_max, rng.draw_u32()),
         }
     }
 

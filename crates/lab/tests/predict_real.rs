@@ -1,0 +1,129 @@
+//! Numbers that NICs, pings and the laboratory choose in real time: nobody predicts them, and two of a kind differ, since
+//! each asks the operating system for a key of its own.
+
+use kiban_lab::net::admission::Token;
+use kiban_real::atm::ping::{Flow, Pinger};
+use kiban_real::link::address::{Address as LinkAddress, AnyLink};
+use kiban_real::rdma::{self, Connect, Context, Lower, QpOptions};
+use kiban_real::vi::{Address, HostAddress, Nic};
+use kiban_sim::predict::predicted;
+use kiban_stack::vi::{Reliability, ViAttributes};
+use kiban_wire::atm::{CELL_BYTES, Interface, Vc};
+use kiban_wire::vi::{HEADER_BYTES, Header, Kind, Setup};
+use kiban_wire::{efe, oam};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+const COUNT: usize = 1500;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn socket(host: u8) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).expect("the loopback");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a socket can wait");
+    socket
+}
+
+/// Keys of a VI NIC's requests, as they arrive at a peer that does not answer.
+fn vi_keys(count: usize) -> Vec<u64> {
+    let peer = socket(1);
+    let nic = Nic::open(&"udp:127.0.0.1:0".parse().expect("a device")).expect("it opens");
+    let tag = nic.create_tag().expect("room");
+    let like = ViAttributes {
+        reliability: Reliability::Delivery,
+        transfer_bytes_max: 1000,
+        qos: 0,
+        tag,
+        rdma_write: false,
+        rdma_read: false,
+    };
+    let vi = nic.create_vi(like, None, None).expect("room");
+    let host = HostAddress::Udp(peer.local_addr().expect("bound"));
+    let remote = Address { host, discriminator: b"port".to_vec() };
+    let mut keys: Vec<u64> = Vec::new();
+    let mut room = [0; 2048];
+    for _ in 0..count {
+        nic.connect_peer(vi, b"mine", &remote, PATIENCE).expect("the VI is idle");
+        loop {
+            let length = peer.recv(&mut room).expect("the request comes");
+            let Ok((header, _)) = Header::read(&room[..length], length) else { continue };
+            let payload = &room[HEADER_BYTES..][..usize::from(header.payload_bytes)];
+            let Ok((setup, _)) = Setup::read(payload) else { continue };
+            // What was sent twice is seen once.
+            if header.kind == Kind::PeerRequest && keys.last() != Some(&u64::from(setup.key)) {
+                keys.push(setup.key.into());
+                break;
+            }
+        }
+        nic.disconnect(vi).expect("it is there");
+    }
+    keys
+}
+
+/// Correlation tags of `kiban atm ping`.
+fn ping_tags(count: usize) -> Vec<u64> {
+    let peer = socket(1);
+    let own = socket(1).local_addr().expect("bound");
+    let address = format!("udp-cells:{own}-{}", peer.local_addr().expect("bound"));
+    let address: LinkAddress = address.parse().expect("an address");
+    let AnyLink::Cells(link) = address.open().expect("the port is free again") else { panic!("cells") };
+    let flow = Flow::Circuit(Vc::new(0, 100));
+    let mut pinger = Pinger::new(link, flow, false, Interface::Uni).expect("files");
+    let mut room = [0; 2048];
+    (0..count)
+        .map(|_| {
+            pinger.send().expect("the link is there");
+            let length = peer.recv(&mut room).expect("the cell comes");
+            assert_eq!(length, CELL_BYTES);
+            let payload = room[5..CELL_BYTES].try_into().expect("48 octets");
+            match oam::Payload::read(payload) {
+                Ok((oam::Payload::Loopback(loopback), _)) => loopback.correlation_tag.into(),
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect()
+}
+
+/// The key that an RDMA NIC over EFE gives its peer first.
+fn efe_key() -> u32 {
+    let peer = socket(2);
+    let port = peer.local_addr().expect("bound").port();
+    let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let context = Context::open(&Lower::EfeUdp { at }).expect("the port is free here, too");
+    let pd = context.alloc_pd().expect("room");
+    let cq = context.create_cq(8).expect("room");
+    let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
+    let to = rdma::Address::Ip(SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), 7));
+    let nobody = qp.connect(to, &Connect::default(), Duration::from_millis(100));
+    assert!(nobody.is_err(), "the peer does not answer");
+    let mut room = [0; 2048];
+    let length = peer.recv(&mut room).expect("the question comes");
+    let (_, front) = efe::Header::read(&room[..length]).expect("well formed");
+    u32::from_be_bytes(room[front + 4..front + 8].try_into().expect("four bytes"))
+}
+
+#[test]
+fn numbers_of_real_nics_and_pings_are_not_predicted() {
+    let halves = |token: Token| -> Vec<u64> {
+        let digits = token.reveal().as_bytes();
+        digits
+            .chunks(16)
+            .map(|half| u64::from_str_radix(std::str::from_utf8(half).expect("ASCII"), 16).expect("digits"))
+            .collect()
+    };
+    let tokens = (0..COUNT).flat_map(|_| halves(Token::random().expect("a token"))).collect();
+    let rows: [(&str, u32, Vec<u64>); 3] = [
+        ("VI over UDP: keys of requests", 32, vi_keys(COUNT)),
+        ("atm ping: correlation tags", 32, ping_tags(COUNT)),
+        ("lab: tokens", 64, tokens),
+    ];
+    for (name, bits, outputs) in rows {
+        assert_eq!(predicted(&outputs, bits), None, "{name}");
+    }
+}
+
+#[test]
+fn two_of_a_kind_have_keys_of_their_own() {
+    assert_ne!(vi_keys(2), vi_keys(2));
+    assert_ne!(ping_tags(2), ping_tags(2));
+    assert_ne!(efe_key(), efe_key());
+}
