@@ -88,20 +88,21 @@ const RUNG: u32 = 2;
 #[repr(C, align(8))]
 pub struct Bell<A: Atomics = Processor> {
     word: A::Word,
-    _unused: u32,
+    /// An atomic too: whoever shares the memory may write here while there are references to the bell.
+    _unused: AtomicU32,
     rung_at: A::Moment,
 }
 
 impl Bell {
     /// A bell that nobody listens to yet.
     pub const fn new() -> Bell {
-        Bell { word: AtomicU32::new(AWAKE), _unused: 0, rung_at: AtomicU64::new(0) }
+        Bell { word: AtomicU32::new(AWAKE), _unused: AtomicU32::new(0), rung_at: AtomicU64::new(0) }
     }
 }
 
 impl<A: Atomics> Default for Bell<A> {
     fn default() -> Self {
-        Self { word: A::Word::new(AWAKE), _unused: 0, rung_at: A::Moment::new(0) }
+        Self { word: A::Word::new(AWAKE), _unused: AtomicU32::new(0), rung_at: A::Moment::new(0) }
     }
 }
 

@@ -232,13 +232,15 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    const ROOM: usize = 1 << 16;
+    const ROOM: usize = if cfg!(miri) { 1 << 10 } else { 1 << 16 };
+    /// Bytes of a stream: several times the room.
+    const STREAM: u32 = if cfg!(miri) { 5_000 } else { 400_000 };
 
     #[test]
     fn bytes_come_out_in_order_whatever_the_pieces() {
         let memory = Region::new(0, bytes(ROOM));
         let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
-        let stream: Vec<u8> = (0..400_000u32).map(|n| (n * 7 / 3) as u8).collect();
+        let stream: Vec<u8> = (0..STREAM).map(|n| (n * 7 / 3) as u8).collect();
         let (mut sent, mut got, mut step) = (0, Vec::new(), 1);
         while got.len() < stream.len() {
             step = step * 5 % 100_003;
@@ -254,6 +256,35 @@ mod tests {
         writer.end();
         assert!(reader.has_ended());
         assert_eq!(reader.here(), Ok(0));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a pipe is made for two threads")]
+    fn threads_read_what_was_written_and_all_of_it() {
+        let memory = Region::new(0, bytes(ROOM));
+        let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
+        let stream: Vec<u8> = (0..STREAM).map(|n| (n * 7 / 3) as u8).collect();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut sent = 0;
+                while sent < stream.len() {
+                    let end = stream.len().min(sent + 1000);
+                    sent += writer.write(stream[sent..end].into()).expect("a decent reader");
+                    writer.show();
+                }
+                writer.end();
+            });
+            let mut got = Vec::new();
+            loop {
+                let has_ended = reader.has_ended();
+                let here = reader.here().expect("a decent writer");
+                reader.take(here, |run| run.append_to(&mut got));
+                if has_ended && here == 0 {
+                    break;
+                }
+            }
+            assert!(got == stream);
+        });
     }
 
     #[test]

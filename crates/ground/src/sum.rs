@@ -348,7 +348,8 @@ mod tests {
 
     #[test]
     fn a_long_run_of_ones_does_not_overflow_a_lane() {
-        let bytes = vec![0xff; (1 << 27) + 3];
+        // Miri has the portable loop alone, whose one lane no run overflows.
+        let bytes = vec![0xff; if cfg!(miri) { 1 << 10 } else { 1 << 27 } + 3];
         assert_eq!(Sum::of(&bytes), by_definition(&bytes));
     }
 
