@@ -7,6 +7,7 @@
 #     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
+#     make sanitize SANITIZE=asan   a step of it (scripts/sanitize lists them)
 #     make install            PREFIX=/usr/local, DESTDIR= for packagers; builds nothing, so that it can be run as root
 
 CARGO ?= cargo
@@ -19,6 +20,7 @@ SIW ?=
 BENCH ?=
 FUZZ ?= all
 TIME ?= 60
+SANITIZE ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -28,7 +30,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help tour report pictures verbs install deb test properties test-siw bench fuzz lint format clippy deny doc
+.PHONY: help tour report pictures verbs install deb test properties test-siw bench fuzz sanitize lint format clippy deny doc
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -96,6 +98,10 @@ bench: verbs ## Measure against targets and other stacks; records go to target/b
 fuzz: ## Search for hostile input that breaks a promise; FUZZ=session, TIME=600 (targets: CONTRIBUTING.md)
 	@scripts/need cargo g++
 	@scripts/fuzz $(FUZZ) $(TIME)
+
+sanitize: ## Look for memory errors, leaks and data races: Miri, ASAN, TSAN, valgrind (SANITIZE=asan for one)
+	@scripts/need cargo gcc
+	@scripts/sanitize $(SANITIZE)
 
 lint: format clippy deny doc ## Check format, code, dependencies and documentation
 
