@@ -9,6 +9,7 @@ mod calibrate;
 pub mod clock;
 mod doors;
 pub mod driver;
+pub mod exposure;
 pub mod ftam;
 pub mod link;
 pub mod measure;

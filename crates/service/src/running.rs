@@ -6,7 +6,7 @@
 //!           with the key.
 //! Stop      services listen no more; sessions have a bounded time to end; then they are cut.
 
-use crate::config::{Carries, Plan, PortPlan, RoutePlan};
+use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
 use crate::link;
 use crate::loopback::Loopbacks;
 use crate::losses;
@@ -21,8 +21,10 @@ use kiban_board::{
 };
 use kiban_ground::Instant;
 use kiban_real::driver::Waker;
+use kiban_real::exposure::{self, Private};
 use kiban_real::link::{AnyLink, LinkCounters};
 use kiban_real::random;
+use kiban_real::streams::folders;
 use kiban_real::{Clock, Driver, Waiting};
 use kiban_stack::ethernet::LinkConfig;
 use kiban_stack::ip::{Prefix, Route};
@@ -574,7 +576,17 @@ const QUIET_LOOK: Duration = Duration::from_millis(100);
 pub fn read(file: &Path) -> Result<Plan, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-    Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))
+    let plan = Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))?;
+    let folders = folders();
+    let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
+    let private: Vec<_> =
+        [Private { what: "the configuration", path: file }].into_iter().chain(sockets).collect();
+    for service in &plan.services {
+        if let Kind::Http { root, .. } = &service.kind {
+            exposure::check(root, &private).map_err(|error| format!("service {}: {error}", service.name))?;
+        }
+    }
+    Ok(plan)
 }
 
 /// Whether nothing is left that has to end.

@@ -2,11 +2,13 @@
 
 use crate::way::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
+use kiban_real::exposure::{self, Private};
 use kiban_real::ftam::disk::Durability;
 use kiban_real::ftam::door::Gate;
 use kiban_real::ftam::serve::{Service, ServiceConfig};
 use kiban_real::ftam::users::{Attempts, Patience, Users, write_password};
 use kiban_real::osi::secure::{self, Identity};
+use kiban_real::streams::folders;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,13 +26,13 @@ fn cannot_serve(root: &Path, error: &std::io::Error) -> String {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  kiban ftam passwd users.toml collector\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\n\nSIGHUP reads the users again. ctrl-c and SIGTERM let transfers end for ten seconds, then cut them; they can be resumed."
+    after_help = "Examples:\n  kiban ftam passwd users.toml collector\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\n\nThe directory must hold none of the files that the server reads for itself.\nSIGHUP reads the users again. ctrl-c and SIGTERM let transfers end for ten seconds, then cut them; they can be resumed."
 )]
 pub(super) struct Serve {
     /// Where to listen; port 102 is the one that peers expect, and needs CAP_NET_BIND_SERVICE.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:102")]
     listen: String,
-    /// The directory to serve: nothing outside of it can be reached.
+    /// The directory to serve: nothing outside of it can be reached, and it must not hold the users file or TLS files.
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
     /// The users file, made by `kiban ftam passwd`.
@@ -82,7 +84,7 @@ enum Fsync {
 impl Serve {
     pub(super) async fn run(self) -> Result<ExitCode, String> {
         crate::log::begin(self.json);
-        let users = Users::read(&self.users).map_err(|error| error.to_string())?;
+        let users = self.read_users()?;
         if users.count() == 0 {
             let file = self.users.display();
             return Err(format!("{file} has no users: kiban ftam passwd {file} NAME makes one"));
@@ -107,17 +109,18 @@ impl Serve {
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| cannot_listen(&self.listen, &error))?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
-        tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
         let failed = |error: std::io::Error| format!("signals cannot be heard: {error}");
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+        // Whoever reads this line may send a signal: it is heard by now.
+        tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
         let stop = async {
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => return,
                     _ = terminate.recv() => return,
-                    _ = hangup.recv() => match Users::read(&self.users) {
+                    _ = hangup.recv() => match self.read_users() {
                         Ok(users) => {
                             tracing::info!(users = users.count(), "users read again");
                             gate.set_users(users);
@@ -130,6 +133,25 @@ impl Serve {
         service.serve(listener, stop).await;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Reads the users, unless they or anything else that this server reads for itself could be reached through the root.
+    fn read_users(&self) -> Result<Users, String> {
+        let files = [
+            ("the users file", Some(&self.users)),
+            ("the TLS certificate", self.tls_cert.as_ref()),
+            ("the TLS key", self.tls_key.as_ref()),
+            ("the TLS authorities' file", self.tls_ca.as_ref()),
+        ];
+        let folders = folders();
+        let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
+        let private = files.iter().filter_map(|(what, path)| Some(Private { what, path: path.as_ref()? }));
+        let private: Vec<Private<'_>> = private.chain(sockets).collect();
+        // A root that is missing is told of with a remedy when it is opened.
+        if self.root.exists() {
+            exposure::check(&self.root, &private).map_err(|error| error.to_string())?;
+        }
+        Users::read(&self.users).map_err(|error| error.to_string())
     }
 }
 

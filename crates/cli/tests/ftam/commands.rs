@@ -122,6 +122,133 @@ fn what_cannot_be_done_says_why_in_the_words_of_the_standard() {
     assert_eq!(twice.status.code(), Some(2));
 }
 
+/// A users file, keys and what else a server reads for itself must not be below its root, however they get there.
+#[test]
+fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
+    let place = Place::new();
+    fs::create_dir(place.at("keys")).expect("made");
+    for name in ["users.toml", "hard.toml", "cert.pem", "key.pem", "ca.pem"] {
+        fs::copy(place.at("users.toml"), place.at("root").join(name)).expect("copied");
+        fs::copy(place.at("users.toml"), place.at("keys").join(name)).expect("copied");
+    }
+    fs::remove_file(place.at("root/hard.toml")).expect("removed");
+    fs::hard_link(place.at("keys/hard.toml"), place.at("root/innocent")).expect("linked");
+    symlink("root", place.at("root-link")).expect("linked");
+    symlink("root/users.toml", place.at("to-inside")).expect("linked");
+    symlink("../users.toml", place.at("root/to-outside")).expect("linked");
+    symlink("../keys", place.at("root/keys-link")).expect("linked");
+    let inside = "is inside the served directory";
+    let rows: [(&[&str], [&str; 3]); 11] = [
+        (&["--root", ".", "--users", "users.toml"], ["the users file users.toml", inside, "move it out"]),
+        (&["--root", "root", "--users", "root/users.toml"], ["the users file", inside, "directory root"]),
+        (&["--root", "root-link", "--users", "root/users.toml"], ["the users file", inside, "move it out"]),
+        (
+            &["--root", "root", "--users", "root-link/users.toml"],
+            ["the users file", inside, "root/users.toml"],
+        ),
+        (&["--root", "root", "--users", "to-inside"], ["users file to-inside", inside, "root/users.toml"]),
+        (&["--root", "root", "--users", "root/to-outside"], ["the users file", inside, "move it out"]),
+        (&["--root", "root", "--users", "root/keys-link/users.toml"], ["users file", inside, "keys-link)"]),
+        (
+            &["--root", "root", "--users", "keys/hard.toml"],
+            ["keys/hard.toml", "2 names", "a file of its own"],
+        ),
+        (
+            &[
+                "--root",
+                "root",
+                "--users",
+                "users.toml",
+                "--tls-cert",
+                "keys/cert.pem",
+                "--tls-key",
+                "root/key.pem",
+            ],
+            ["the TLS key root/key.pem", inside, "move it out"],
+        ),
+        (
+            &[
+                "--root",
+                "root",
+                "--users",
+                "users.toml",
+                "--tls-cert",
+                "root/cert.pem",
+                "--tls-key",
+                "keys/key.pem",
+            ],
+            ["the TLS certificate root/cert.pem", inside, "move it out"],
+        ),
+        (&["--root", "/", "--users", "users.toml"], ["the users file", inside, "directory /"]),
+    ];
+    for (arguments, words) in rows {
+        let told = place.refuses(&[], arguments);
+        assert!(words.iter().all(|word| told.contains(word)), "{arguments:?}: {told}");
+    }
+    // The directory is innocent, but the board's sockets are in it.
+    let runtime = format!("XDG_RUNTIME_DIR={}", place.at("root").display());
+    let told = place.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
+    assert!(told.contains("the directory of kiban's sockets") && told.contains(inside), "{told}");
+    // What is beside the root, or around it, harms nobody; links in it lead nowhere.
+    fs::remove_file(place.at("root/innocent")).expect("removed");
+    fs::remove_file(place.at("root/users.toml")).expect("removed");
+    let server = place.serve(&[], &[]);
+    for way in ["to-outside", "keys-link/users.toml", "users.toml", "%2e%2e/users.toml"] {
+        let output = place.try_run(&["get", "-q", &remote(server.port, way), "stolen"]);
+        assert!(output.status.code() == Some(1) && !place.at("stolen").exists(), "{way}: {output:?}");
+    }
+}
+
+#[test]
+fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
+    let place = Place::new();
+    for folder in ["keys", "root/in", "elsewhere"] {
+        fs::create_dir(place.at(folder)).expect("made");
+        fs::copy(place.at("users.toml"), place.at(folder).join("users.toml")).expect("copied");
+    }
+    fs::write(place.at("root/file"), b"").expect("written");
+    let rows = [
+        // The root elsewhere, something of the root elsewhere, a foreign directory in the root, and a single file.
+        ("root elsewhere", ["--root", "elsewhere", "--users", "root/in/users.toml"]),
+        ("root/in elsewhere", ["--root", "root", "--users", "elsewhere/users.toml"]),
+        ("keys root/in", ["--root", "root", "--users", "keys/users.toml"]),
+        ("users.toml root/file", ["--root", "root", "--users", "users.toml"]),
+    ];
+    let enters = |way: &[&str]| {
+        let tried =
+            Command::new(way[0]).args(&way[1..]).args(["mount", "-t", "tmpfs", "none", "/mnt"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    let Some(enter) = [&["unshare", "-rm"][..], &["unshare", "-m"]].into_iter().find(|way| enters(way))
+    else {
+        println!("skipped: nothing can be mounted here");
+        return;
+    };
+    for (mount, arguments) in rows {
+        let script = format!("mount --bind {mount} && exec \"$@\"");
+        let told = place.refuses(&[enter, &["sh", "-c", &script, "sh"]].concat(), &arguments);
+        assert!(told.contains("is inside the served directory"), "{mount}: {told}");
+    }
+    // The same files with nothing mounted.
+    fs::remove_dir_all(place.at("root/in")).expect("removed");
+    let _server = place.serve(&[], &[]);
+}
+
+#[test]
+fn a_reload_refuses_users_that_were_moved_into_the_root() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    fs::rename(place.at("users.toml"), place.at("root/users.toml")).expect("moved");
+    symlink("root/users.toml", place.at("users.toml")).expect("linked");
+    let pid = server.pid().to_string();
+    let signalled = Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there");
+    assert!(signalled.success());
+    let told =
+        server.log.wait("that the users stay", |line| line["message"] == "the users stay as they were");
+    let error = told["error"].as_str().expect("words");
+    assert!(error.contains("is inside the served directory"), "{error}");
+}
+
 fn cut_up(up: u64) -> Fate {
     Fate::Cut { up, down: u64::MAX }
 }

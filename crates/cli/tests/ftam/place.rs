@@ -180,6 +180,31 @@ impl Place {
         Server { child, port, log }
     }
 
+    /// Why a server does not start; `before` are the words of a command that runs it.
+    pub(crate) fn refuses(&self, before: &[&str], arguments: &[&str]) -> String {
+        let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_kiban")]).chain(["ftam", "serve"]);
+        let mut child = Command::new(words.next().expect("one at least"))
+            .args(words)
+            .args(["--json", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .current_dir(&self.folder)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it was built");
+        let mut told = String::new();
+        for line in BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok) {
+            if line.contains("serving FTAM") {
+                child.kill().expect("it is our child");
+                child.wait().expect("it is our child");
+                panic!("it serves: {before:?} {arguments:?}");
+            }
+            told.push_str(&line);
+        }
+        let status = child.wait().expect("it is our child");
+        assert_eq!(status.code(), Some(1), "{arguments:?}: {told}");
+        told
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = kiban();
         command.args(arguments).current_dir(&self.folder);

@@ -24,6 +24,15 @@ fn a_configuration_is_judged_without_touching_anything() {
         told.ends_with("bad.toml: line 8: kind: `ecco` is not known here: did you mean `echo`?\n"),
         "{told}"
     );
+    let http =
+        format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", place.0.display());
+    let exposed = place.write("exposed.toml", &format!("{PORT}{http}"));
+    let told = text(&place.kiban(&["up", "--check", &exposed.display().to_string()]));
+    assert!(
+        told.contains("service http: the configuration ")
+            && told.contains("exposed.toml is inside the served directory"),
+        "{told}"
+    );
     // Boards of root's are found from everywhere.
     if std::fs::read_dir("/run/kiban").is_ok_and(|mut boards| boards.next().is_some()) {
         println!("skipped in part: a board runs on this machine already (/run/kiban)");
