@@ -4,6 +4,9 @@
 //!           the system's word counts.
 //! How       the system knows every TCP socket's owner and tells anybody (`sock_diag(7)`): the peer's socket is the one with
 //!           our addresses the other way round.
+//! This host has any address that the system routes to itself, whatever interface it belongs to (rtnetlink(7), RTN_LOCAL): who
+//!           asks from such a one and is reset before it is looked at has no socket any more, and is refused, not taken for
+//!           another host's.
 //! Closed    a socket that its program has closed has no owner any more, and the system says zero for it: whoever sent all that it
 //!           had to say and closed at once would be root. So only a socket that somebody holds counts.
 //! Limits    a peer on another host is not asked about; nor is one where the system does not answer such questions, as in
@@ -12,7 +15,7 @@
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netlink};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 /// `SOCK_DIAG_BY_FAMILY`.
@@ -28,12 +31,26 @@ const OWNER_AT: usize = HEADER_BYTES + 64;
 const INODE_AT: usize = HEADER_BYTES + 68;
 /// `TCP_LISTEN`.
 const LISTENS: u8 = 10;
+/// `RTM_NEWROUTE`, `RTM_GETROUTE`, the bytes of `struct rtmsg`, and where in it the type of a route is.
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const ROUTE_BYTES: usize = 12;
+const ROUTE_TYPE_AT: usize = HEADER_BYTES + 7;
+/// `RTA_DST`, `RTA_SRC`, `RTA_OIF`.
+const TO: u16 = 1;
+const FROM: u16 = 2;
+const INTERFACE: u16 = 4;
 
-/// Who asks the system. It has its file from the start: strangers who leave the program none must not make it let them in.
+/// Asks the system whose sockets are. Its files are open from the start: strangers who leave the program none must not make it
+/// let them in.
 #[derive(Debug)]
 pub struct Asker {
     /// None: the system does not answer such questions.
-    socket: Option<OwnedFd>,
+    sockets: Option<OwnedFd>,
+    /// The system tells of TCP sockets; one that does not says of each that it is not here.
+    tells: bool,
+    /// Where routes are asked for; none: only loopback addresses are known to be this host's.
+    routes: Option<OwnedFd>,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -48,17 +65,23 @@ enum Owner {
 }
 
 impl Asker {
-    /// One who asks.
+    /// Opens what is asked.
     ///
     /// # Errors
     /// There is no file to be had.
     pub fn open() -> io::Result<Asker> {
-        let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
-        match net::socket_with(family, kind, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG)) {
-            Ok(socket) => Ok(Asker { socket: Some(socket) }),
-            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => Err(error.into()),
-            Err(_) => Ok(Asker { socket: None }),
+        let (sockets, routes) = (open(Some(netlink::SOCK_DIAG))?, open(None)?);
+        let mut asker = Asker { sockets, tells: true, routes };
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
+            Ok(listener) => {
+                let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+                asker.tells = asker.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
+            }
+            Err(error) if is_short(&error) => return Err(error),
+            // Without a loopback it is taken to tell, which lets nobody in.
+            Err(_) => {}
         }
+        Ok(asker)
     }
 
     /// Whether the other end of a connection may be taken for this user's: it is another host's, or it is.
@@ -66,27 +89,28 @@ impl Asker {
         match self.owner(peer, local) {
             Owner::User(user) => user == rustix::process::geteuid().as_raw() || user == 0,
             Owner::Nobody => false,
-            Owner::Elsewhere => !is_within_host(local, peer) || !self.knows(local, peer),
+            Owner::Elsewhere => !(self.tells && self.is_within_host(local, peer)),
             Owner::Unknown => true,
         }
     }
 
-    /// Whether the system tells of our end; one that does not know of TCP says that no socket is here.
-    fn knows(&self, local: SocketAddr, peer: SocketAddr) -> bool {
-        matches!(self.owner(local, peer), Owner::User(_) | Owner::Nobody)
+    /// Whether both ends can only be this host's. A system that does not answer now may be made not to.
+    fn is_within_host(&self, local: SocketAddr, peer: SocketAddr) -> bool {
+        let (here, there) = (local.ip().to_canonical(), peer.ip().to_canonical());
+        here == there
+            || there.is_loopback()
+            || self.routes.as_ref().is_some_and(|routes| is_routed_here(routes, local, peer).unwrap_or(true))
     }
 
     /// The user who owns the socket that is bound to `local` and connected to `peer`.
     fn owner(&self, local: SocketAddr, peer: SocketAddr) -> Owner {
-        let Some(socket) = &self.socket else { return Owner::Unknown };
+        let Some(socket) = &self.sockets else { return Owner::Unknown };
         self.ask(socket, local, peer).unwrap_or(Owner::Unknown)
     }
 
     fn ask(&self, socket: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Option<Owner> {
-        net::send(socket, &request(local, peer), net::SendFlags::empty()).ok()?;
         let mut room = [0; 1024];
-        // The answer is there when the question has been put.
-        let (length, _) = net::recv(socket, &mut room, net::RecvFlags::DONTWAIT).ok()?;
+        let length = answered(socket, &request(local, peer), &mut room)?;
         let answer = room.get(..length)?;
         let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
         let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -100,10 +124,67 @@ impl Asker {
     }
 }
 
-/// Whether both ends can only be this host's.
-fn is_within_host(local: SocketAddr, peer: SocketAddr) -> bool {
-    let (local, peer) = (local.ip().to_canonical(), peer.ip().to_canonical());
-    local == peer || peer.is_loopback()
+/// Opens a netlink socket, without a protocol that for routes; none: the system has no such thing, as in some sandboxes.
+fn open(protocol: Option<net::Protocol>) -> io::Result<Option<OwnedFd>> {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
+    match net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if is_short(&error.into()) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether files or memory have run out, which strangers can bring about.
+fn is_short(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
+}
+
+/// Puts a question; the answer's length.
+fn answered(socket: &OwnedFd, question: &[u8], room: &mut [u8]) -> Option<usize> {
+    net::send(socket, question, net::SendFlags::empty()).ok()?;
+    // The answer is there when the question has been put.
+    Some(net::recv(socket, room, net::RecvFlags::DONTWAIT).ok()?.0)
+}
+
+/// Whether what is sent from `local` to `peer` stays on this host; none: the system does not say.
+fn is_routed_here(routes: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Option<bool> {
+    let mut room = [0; 1024];
+    let length = answered(routes, &route_request(local, peer), &mut room)?;
+    let answer = room.get(..length)?;
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    (kind == NEW_ROUTE).then_some(*answer.get(ROUTE_TYPE_AT)? == libc::RTN_LOCAL)
+}
+
+/// `struct nlmsghdr`, `struct rtmsg` and its attributes: the route between two addresses.
+fn route_request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES + ROUTE_BYTES];
+    bytes[4..6].copy_from_slice(&GET_ROUTE.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    let mut attribute = |kind: u16, value: &[u8]| {
+        bytes.extend((4 + value.len() as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+    };
+    let mut address = |kind: u16, address: SocketAddr| match address.ip().to_canonical() {
+        IpAddr::V4(address) => attribute(kind, &address.octets()),
+        IpAddr::V6(address) => attribute(kind, &address.octets()),
+    };
+    address(TO, peer);
+    address(FROM, local);
+    // A link-local address means nothing without its interface.
+    if let SocketAddr::V6(peer) = peer
+        && peer.scope_id() != 0
+    {
+        attribute(INTERFACE, &peer.scope_id().to_ne_bytes());
+    }
+    let (family, bits) = match peer.ip().to_canonical() {
+        IpAddr::V4(_) => (libc::AF_INET, 32),
+        IpAddr::V6(_) => (libc::AF_INET6, 128),
+    };
+    bytes[HEADER_BYTES..HEADER_BYTES + 3].copy_from_slice(&[family as u8, bits, bits]);
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    bytes
 }
 
 /// `struct nlmsghdr` and `struct inet_diag_req_v2`: one TCP socket, by its four numbers.
@@ -137,6 +218,7 @@ fn put(room: &mut [u8], address: IpAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::interface;
     use std::io::Read as _;
     use std::net::{TcpListener, TcpStream};
 
@@ -177,20 +259,70 @@ mod tests {
         }
     }
 
+    /// A caller at one address who calls another, and is reset: its end and ours, of which nothing is left.
+    fn reset(from: &str, to: &str) -> (TcpStream, SocketAddr, SocketAddr) {
+        let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), 0);
+        // A new address of IPv6 is not ready at once (RFC 4862 §5.4).
+        let patience = crate::Clock::new();
+        let until = patience.now() + std::time::Duration::from_secs(10);
+        let listener = loop {
+            match TcpListener::bind(at(to)) {
+                Err(_) if patience.now() < until => std::thread::yield_now(),
+                bound => break bound.expect("the address is this host's"),
+            }
+        };
+        let to = listener.local_addr().expect("it is bound");
+        let caller = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None);
+        let caller = caller.expect("a file may be had");
+        caller.bind(&at(from).into()).expect("the address is this host's");
+        caller.connect(&to.into()).expect("it listens");
+        let (callee, from) = listener.accept().expect("it called");
+        caller.set_linger(Some(std::time::Duration::ZERO)).expect("an option");
+        (callee, from, to)
+    }
+
     #[test]
-    fn a_socket_of_this_host_that_is_not_there_is_nobodys() {
+    fn a_caller_that_was_reset_is_not_let_in_from_any_address_of_this_host() {
+        let refused = |asker: &Asker, from: &str, to: &str| {
+            let (_callee, from, to) = reset(from, to);
+            assert_eq!(asker.owner(from, to), Owner::Elsewhere);
+            assert!(!asker.is_allowed(to, from), "{from} {to}");
+        };
         let asker = Asker::open().expect("a file may be had");
-        let (_listener, caller, callee) = pair("127.0.0.1:0");
-        let from = caller.local_addr().expect("it is connected");
-        let to = callee.local_addr().expect("it is connected");
-        // It is reset, and nothing is left of it.
-        rustix::net::sockopt::set_socket_linger(&caller, Some(std::time::Duration::ZERO)).expect("an option");
-        drop(caller);
-        assert_eq!(asker.owner(from, to), Owner::Elsewhere);
-        let (_listener, one, _two) = pair("127.0.0.1:0");
-        let here = one.local_addr().expect("it is connected");
-        assert!(!is_within_host(here, SocketAddr::from(([192, 0, 2, 2], 2))));
-        assert!(is_within_host(here, from) && is_within_host(to, here));
+        assert!(asker.tells, "this system tells of sockets");
+        let rows = [
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.1"),
+            ("127.0.0.1", "127.0.0.3"),
+            ("::1", "::1"),
+        ];
+        rows.into_iter().for_each(|(from, to)| refused(&asker, from, to));
+        // Addresses of interfaces, in a network of its own.
+        let in_namespace = std::thread::spawn(move || {
+            if let Err(error) = interface::enter_new_namespace() {
+                return println!("skipped in part: {error}");
+            }
+            let addresses = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+            // More addresses of IPv4 are given to labels of the interface.
+            for (text, name) in addresses.into_iter().zip(["lo:1", "lo:2", "lo", "lo"]) {
+                let address: IpAddr = text.parse().expect("an address");
+                let bits = if address.is_ipv4() { 32 } else { 128 };
+                let prefix = kiban_stack::ip::Prefix::new(address, bits);
+                interface::set_address(name, address, prefix).expect("it is ours");
+            }
+            let asker = Asker::open().expect("a file may be had");
+            let rows = [
+                ("192.0.2.1", "192.0.2.2"),
+                ("127.0.0.1", "192.0.2.1"),
+                ("2001:db8::1", "2001:db8::2"),
+                ("::1", "2001:db8::2"),
+            ];
+            rows.into_iter().for_each(|(from, to)| refused(&asker, from, to));
+        });
+        in_namespace.join().expect("it went well");
+        // One of another host's may have gone as it likes: that is the network's business.
+        let local = SocketAddr::from(([127, 0, 0, 1], 1));
+        assert!(!asker.is_within_host(local, SocketAddr::from(([192, 0, 2, 2], 2))));
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub(super) struct Entry {
 }
 
 /// A caller that waits for its queue pair.
-struct Held {
+pub(super) struct Held {
     end: u32,
     address: IpAddr,
     from: SocketAddr,
@@ -160,7 +160,7 @@ pub(super) struct QueuePairs {
     names: HashMap<(IpAddr, u32), u32>,
     /// Who sends for those that are connected with themselves.
     halves: HashMap<u32, u32>,
-    held: Vec<Held>,
+    pub(super) held: Vec<Held>,
     alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
 }
 
@@ -513,7 +513,7 @@ impl Board {
         }
     }
 
-    fn ready_to_receive(
+    pub(super) fn ready_to_receive(
         &mut self,
         qp: u32,
         peer: Option<Peer>,
@@ -564,7 +564,7 @@ impl Board {
         Ok(Ok(()))
     }
 
-    fn ready_to_send(
+    pub(super) fn ready_to_send(
         &mut self,
         qp: u32,
         begins: u32,

@@ -41,8 +41,12 @@ fn victim(side: &Side) -> (u32, u32) {
 
 /// Asks to be let in: the connection, if it was; the engine is driven by its own thread.
 fn come(meeting: Meeting) -> Option<TcpStream> {
+    agreed(TcpStream::connect(door(meeting.destination)).expect("it listens"), meeting)
+}
+
+/// The same, by a connection that is there.
+fn agreed(mut socket: TcpStream, meeting: Meeting) -> Option<TcpStream> {
     let mut asks = request(meeting);
-    let mut socket = TcpStream::connect(door(meeting.destination)).expect("it listens");
     socket.set_read_timeout(Some(SOON)).expect("an option");
     socket.write_all(asks.request()).expect("it listens");
     let mut byte = [0];
@@ -88,6 +92,42 @@ fn who_has_closed_is_not_let_in_whatever_it_knows() {
     let caller = come(right(qpn));
     assert!(caller.is_some(), "the place was not taken");
     assert_eq!(engine.state(qp), Ok(State::Rts));
+}
+
+/// It knows all numbers, and comes from the address that the program named.
+#[test]
+fn a_caller_that_was_reset_while_it_waited_is_not_let_in() {
+    for from in [HOME, IpAddr::from([127, 0, 0, 2])] {
+        let engine = open(true);
+        let side = Side::new(&engine);
+        // The port listens for another queue pair before this one is ready.
+        let (listens, _) = victim(&side);
+        let (qp, qpn) = side.qp();
+        let call = || {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+            let socket = socket.expect("a file may be had");
+            socket.bind(&SocketAddr::new(from, 0).into()).expect("a loopback address");
+            socket.connect(&door(qpn).into()).expect("it listens");
+            TcpStream::from(socket)
+        };
+        let mut caller = call();
+        caller.write_all(request(right(qpn)).request()).expect("it listens");
+        let end = engine.turn.now() + SOON;
+        while engine.turn.read(|board| board.qps.held.is_empty()) {
+            assert!(engine.turn.now() < end, "nobody waits");
+        }
+        let named = Peer { address: from, qpn: CALLER, begins: 22, reads: 16 };
+        engine.turn.work(|board, now| {
+            // It has gone before anybody looks.
+            rustix::net::sockopt::set_socket_linger(&caller, Some(Duration::ZERO)).expect("an option");
+            drop(caller);
+            board.ready_to_receive(qp, Some(named), now).expect("a port").expect("it is ready");
+            board.ready_to_send(qp, 11, 16, None, now).expect("it is ready to receive");
+        });
+        let met = agreed(call(), right(qpn));
+        assert!(met.is_some(), "{from}: the place was taken");
+        assert_eq!([engine.state(qp), engine.state(listens)], [Ok(State::Rts); 2]);
+    }
 }
 
 #[test]
