@@ -8,13 +8,13 @@
 //!           first. Pushing onto a stack that is only ever taken whole knows no ABA problem.
 //! End       the depot may be dropped while slots are out. It then marks the stack, and the last slot to come
 //!           home frees the memory: `owed` reaches zero exactly once, on whichever side comes last.
+//! Proof     `crates/model` runs this very code in every order that the memory model allows, within bounds.
 //! Limits    `capacity` slots, at most 2^31; `take` returns nothing when all are out.
 
+use crate::atomic::{AtomicI64, AtomicU32, Ordering, UnsafeCell};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::UnsafeCell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 const EMPTY: u32 = u32::MAX;
 /// After so many takes the return stack is looked at.

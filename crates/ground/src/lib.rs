@@ -9,6 +9,7 @@ extern crate alloc;
 extern crate std;
 
 mod alarm;
+mod atomic;
 mod bell;
 mod context;
 mod counters;
@@ -16,6 +17,7 @@ mod depot;
 mod page;
 mod pdu;
 pub mod pipe;
+mod references;
 mod region;
 pub mod ring;
 pub mod rng;

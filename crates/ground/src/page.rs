@@ -9,6 +9,7 @@
 //! Limits    pages are `page_bytes` long; `take` returns nothing when all are out.
 
 use crate::depot::{Depot, Slot};
+use crate::references::References;
 use crate::region::SharedBytes;
 use crate::sum::{Sum, copy_and_sum};
 use alloc::boxed::Box;
@@ -16,7 +17,6 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The memory that pages stand on; it goes when the last page and the pool have gone.
 struct Memory(Box<[UnsafeCell<u8>]>);
@@ -27,7 +27,7 @@ unsafe impl Sync for Memory {}
 
 /// What a page is: where its bytes are and who refers to them.
 struct Leaf {
-    references: AtomicU32,
+    references: References,
     bytes: NonNull<u8>,
     length: u32,
     _memory: Arc<Memory>,
@@ -53,7 +53,7 @@ impl Pool {
         let memory =
             Arc::new(Memory(unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [UnsafeCell<u8>]) }));
         let depot = Depot::new(pages, |index| Leaf {
-            references: AtomicU32::new(0),
+            references: References::none(),
             bytes: NonNull::new(UnsafeCell::raw_get(memory.0[index * page_bytes..].as_ptr()))
                 .expect("a page of a live allocation"),
             length: page_bytes as u32,
@@ -68,7 +68,7 @@ impl Pool {
         let slot = self.depot.take()?;
         // SAFETY: the slot has just been taken: nobody else refers to it.
         let leaf = unsafe { &*slot.as_ref().value() };
-        leaf.references.store(1, Ordering::Relaxed);
+        leaf.references.begin();
         Some(Page { leaf: slot, bytes: leaf.bytes, filled: 0, length: leaf.length })
     }
 
@@ -80,8 +80,8 @@ impl Pool {
     /// Drops a slice where its pool's owner is at hand: cheaper than to let it find its way home.
     #[inline]
     pub fn give(&mut self, slice: Slice) {
-        // A sole holder cannot race with anybody. Acquire: what other holders did happened before the page's next use.
-        if references(&slice.leaf).load(Ordering::Acquire) == 1 {
+        // A sole holder cannot race with anybody.
+        if references(&slice.leaf).is_sole() {
             let slot = slice.leaf;
             core::mem::forget(slice);
             // SAFETY: that was the last reference: nobody uses the page any more.
@@ -106,24 +106,19 @@ impl Pool {
 }
 
 #[inline]
-fn references(slot: &NonNull<Slot<Leaf>>) -> &AtomicU32 {
+fn references(slot: &NonNull<Slot<Leaf>>) -> &References {
     // SAFETY: a holder of a reference keeps the slot out, so its value lives; only atomics and constants are read.
     unsafe { &(*slot.as_ref().value()).references }
 }
 
 #[inline]
 fn hold(slot: &NonNull<Slot<Leaf>>) {
-    // Relaxed: the new reference comes from one that exists. An overflow would need 2^32 live slices.
-    references(slot).fetch_add(1, Ordering::Relaxed);
+    references(slot).hold();
 }
 
 #[inline]
 fn release(slot: NonNull<Slot<Leaf>>) {
-    let count = references(&slot);
-    // A sole holder cannot race with anybody: one load instead of a locked subtraction.
-    if count.load(Ordering::Acquire) == 1 || count.fetch_sub(1, Ordering::Release) == 1 {
-        // What other holders did happened before the page's next use. A load and no fence: ThreadSanitizer does not see fences.
-        count.load(Ordering::Acquire);
+    if references(&slot).release() {
         // SAFETY: this was the last reference: nobody uses the page any more.
         unsafe { Slot::bring_home(slot) };
     }

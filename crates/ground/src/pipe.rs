@@ -16,12 +16,13 @@
 //!           full has room again when a whole piece is free. A piece is so long that what one side touches has left the
 //!           caches that are the other side's own: lines that go from one to the other directly cost several times more
 //!           than those that the shared cache has.
+//! Proof     `crates/model` runs this very code in every order that the memory model allows, within bounds.
 //! Limits    the room is a power of two, at most 2^30 bytes.
 //! Left out  waking: that is the bell's.
 
+use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{Region, SharedBytes};
 use crate::ring::Condemned;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes before the room.
 const FRONT_BYTES: usize = 128;

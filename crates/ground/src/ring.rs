@@ -14,12 +14,13 @@
 //! Trust     both sides count for themselves and never read their own numbers back. A number of the other side's is
 //!           read once and judged: a turn that is not the expected one means "nothing yet"; a length beyond the slot or
 //!           a progress that cannot be means [`Condemned`], for good. Payload is copied out, or moved on unread.
+//! Proof     `crates/model` runs this very code in every order that the memory model allows, within bounds.
 //! Limits    slots are a power of two, and their size a multiple of 64 bytes.
 //! Left out  waking: that is the bell's.
 
+use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{Region, SharedBytes, SharedRoom};
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes before the first slot.
 const FRONT_BYTES: usize = 64;

@@ -1,0 +1,81 @@
+//! The checker's atomics, with one ordering made weaker when a canary asks for it.
+
+use std::cell::Cell;
+pub(crate) use std::sync::atomic::Ordering;
+
+thread_local! {
+    static WEAKENED: Cell<Option<Ordering>> = const { Cell::new(None) };
+}
+
+/// Takes one ordering (`Acquire` or `Release`) for `Relaxed` in all models that this thread runs: they must find it.
+pub fn weaken(ordering: Ordering) {
+    WEAKENED.set(Some(ordering));
+}
+
+fn order(asked: Ordering) -> Ordering {
+    match (WEAKENED.get(), asked) {
+        (Some(weakened), asked) if weakened == asked => Ordering::Relaxed,
+        (Some(Ordering::Acquire), Ordering::AcqRel) => Ordering::Release,
+        (Some(Ordering::Release), Ordering::AcqRel) => Ordering::Acquire,
+        (_, asked) => asked,
+    }
+}
+
+pub(crate) fn fence(asked: Ordering) {
+    match order(asked) {
+        Ordering::Relaxed => {}
+        asked => loom::sync::atomic::fence(asked),
+    }
+}
+
+macro_rules! watched {
+    ($($name:ident, $number:ty);*) => {$(
+        #[derive(Debug)]
+        pub(crate) struct $name(loom::sync::atomic::$name);
+
+        #[allow(dead_code, reason = "not every structure needs every call of every width")]
+        impl $name {
+            pub(crate) fn new(value: $number) -> Self {
+                Self(loom::sync::atomic::$name::new(value))
+            }
+            pub(crate) fn load(&self, asked: Ordering) -> $number {
+                self.0.load(order(asked))
+            }
+            pub(crate) fn store(&self, value: $number, asked: Ordering) {
+                self.0.store(value, order(asked));
+            }
+            pub(crate) fn swap(&self, value: $number, asked: Ordering) -> $number {
+                self.0.swap(value, order(asked))
+            }
+            pub(crate) fn fetch_add(&self, value: $number, asked: Ordering) -> $number {
+                self.0.fetch_add(value, order(asked))
+            }
+            pub(crate) fn fetch_sub(&self, value: $number, asked: Ordering) -> $number {
+                self.0.fetch_sub(value, order(asked))
+            }
+            pub(crate) fn compare_exchange_weak(
+                &self,
+                current: $number,
+                new: $number,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$number, $number> {
+                self.0.compare_exchange_weak(current, new, order(success), order(failure))
+            }
+        }
+    )*};
+}
+watched!(AtomicU32, u32; AtomicI64, i64);
+
+/// A cell whose users the checker watches: who gets the pointer counts as a writer at that moment.
+pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(loom::cell::UnsafeCell::new(value))
+    }
+
+    pub(crate) fn get(&self) -> *mut T {
+        self.0.with_mut(|value| value)
+    }
+}

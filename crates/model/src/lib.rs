@@ -1,0 +1,225 @@
+//! Lock-free structures under a model checker (loom): each file of `ground` is compiled here as it is shipped, with the
+//! checker's atomics in the place of the processor's.
+//!
+//! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or three threads.
+//! Payload   is kept in cells that the checker watches: who reads or writes one while another thread may write it has broken
+//!           the structure's promise of exclusive access.
+//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which shows that it can.
+//! Bounds    two preemptions in each run. The checker does not see that a thread could have run before a load when the same
+//!           place is loaded again before it is written: models yield where that matters.
+//! Elsewhere the doorbell, which is generic over its atomics, is checked in `ground/tests/bell_model.rs`.
+//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks.
+
+extern crate alloc;
+
+mod atomic;
+#[allow(dead_code, missing_docs, reason = "of each file only what is shared between threads is run here")]
+#[path = "../../ground/src/depot.rs"]
+mod depot;
+#[allow(
+    dead_code,
+    missing_docs,
+    unused_unsafe,
+    unreachable_pub,
+    reason = "as above; a model's memory needs no care"
+)]
+#[path = "../../ground/src/pipe.rs"]
+mod pipe;
+#[allow(dead_code, reason = "as above")]
+#[path = "../../ground/src/references.rs"]
+mod references;
+mod region;
+#[allow(dead_code, missing_docs, unused_unsafe, unreachable_pub, reason = "as above")]
+#[path = "../../ground/src/ring.rs"]
+mod ring;
+
+pub use atomic::weaken;
+
+use depot::{Depot, Slot};
+use loom::thread;
+use references::References;
+use region::{Region, SharedBytes};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Runs a model in every order, within the bounds.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
+/// A slot on its way to another thread.
+struct Out(NonNull<Slot<u32>>);
+// SAFETY: the depot's promise is what is checked: a slot is used by one thread at a time.
+unsafe impl Send for Out {}
+
+impl Out {
+    fn write(&self, value: u32) {
+        // SAFETY: the slot is out, and this thread's; the cell says so to the checker.
+        unsafe { *self.0.as_ref().value() = value };
+    }
+
+    fn bring_home(self) {
+        // SAFETY: it was taken, and is not used again.
+        unsafe { Slot::bring_home(self.0) };
+    }
+}
+
+/// Two slots go to two threads, which write to them and bring them home while the owner takes slots and writes to them.
+pub fn slots_come_home_from_two_threads_while_the_owner_takes_them() {
+    check(|| {
+        let mut depot = Depot::new(2, |_| 0);
+        let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
+        let threads = slots.map(|slot| {
+            thread::spawn(move || {
+                slot.write(1);
+                slot.bring_home();
+            })
+        });
+        for _ in 0..2 {
+            thread::yield_now();
+            if let Some(slot) = depot.take() {
+                let slot = Out(slot);
+                slot.write(2);
+                slot.bring_home();
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().expect("it brought its slot home"));
+        assert_eq!(depot.at_home(), 2);
+    });
+}
+
+/// A value whose end counts as a use of it.
+struct Watched(
+    loom::cell::UnsafeCell<u32>,
+    #[expect(dead_code, reason = "the checker counts it")] loom::sync::Arc<()>,
+);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+/// The depot goes while two slots are brought home: whoever comes last frees the memory, once, when nobody uses it any more.
+pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
+    struct Out(NonNull<Slot<Watched>>);
+    // SAFETY: as above.
+    unsafe impl Send for Out {}
+    check(|| {
+        // The checker finds an `Arc` that is not freed, or twice.
+        let witness = loom::sync::Arc::new(());
+        let mut depot = Depot::new(2, |_| Watched(loom::cell::UnsafeCell::new(0), witness.clone()));
+        drop(witness);
+        let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
+        let threads = slots.map(|slot| {
+            thread::spawn(move || {
+                let Out(slot) = { slot };
+                // SAFETY: the slot is out, and this thread's.
+                unsafe { (*slot.as_ref().value()).0.with_mut(|value| *value = 1) };
+                // SAFETY: it was taken, and is not used again.
+                unsafe { Slot::bring_home(slot) };
+            })
+        });
+        thread::yield_now();
+        drop(depot);
+        threads.into_iter().for_each(|thread| thread.join().expect("it brought its slot home"));
+    });
+}
+
+/// Three references to one thing are given up by three threads, each after reading it; the last one writes to it.
+pub fn the_last_reference_has_the_thing_alone() {
+    check(|| {
+        let shared = Arc::new((
+            References::none(),
+            loom::cell::UnsafeCell::new(0),
+            loom::sync::atomic::AtomicU32::new(0),
+        ));
+        shared.0.begin();
+        let user = |shared: Arc<(References, loom::cell::UnsafeCell<i32>, loom::sync::atomic::AtomicU32)>| {
+            let (references, thing, lasts) = &*shared;
+            // SAFETY: a reference is held, and nobody writes while one is.
+            thing.with(|thing| assert_eq!(unsafe { *thing }, 0));
+            thread::yield_now();
+            if references.release() {
+                // SAFETY: that was the last reference.
+                thing.with_mut(|thing| unsafe { *thing = 1 });
+                lasts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        };
+        let threads = [(); 2].map(|()| {
+            shared.0.hold();
+            let shared = shared.clone();
+            thread::spawn(move || user(shared))
+        });
+        user(shared.clone());
+        threads.into_iter().for_each(|thread| thread.join().expect("it gave its reference up"));
+        assert_eq!(shared.2.load(std::sync::atomic::Ordering::Relaxed), 1, "one was the last");
+    });
+}
+
+/// Three entries go through a ring of two slots, so that a slot is used again.
+pub fn entries_cross_a_ring_in_order_and_alone() {
+    check(|| {
+        let shape = ring::Shape::new(2, 1);
+        let memory = Region::watched(shape.bytes(), &[0, 64, 68, 128, 132], &[72, 136]);
+        let mut producer = ring::Producer::new(&memory, 0, shape);
+        let mut consumer = ring::Consumer::new(&memory, 0, shape);
+        let sender = thread::spawn(move || {
+            for entry in 1..=3_u8 {
+                while !producer.push(&[entry]).expect("a decent consumer") {
+                    thread::yield_now();
+                }
+            }
+        });
+        for expected in 1..=3 {
+            loop {
+                if let Some(entry) = consumer.peek().expect("a decent producer") {
+                    let mut copy = [0];
+                    assert_eq!(entry.copy_to(0, &mut copy), 1);
+                    assert_eq!(copy, [expected]);
+                    break;
+                }
+                thread::yield_now();
+            }
+            consumer.give_back();
+        }
+        sender.join().expect("it sent");
+    });
+}
+
+/// Five bytes go through a pipe with room for two, and then its end is seen.
+pub fn bytes_cross_a_pipe_in_order_and_alone() {
+    check(|| {
+        let memory = Region::watched(pipe::bytes(2), &[0, 4, 64], &[128, 129]);
+        let mut writer = pipe::Writer::new(&memory, 0, 2);
+        let mut reader = pipe::Reader::new(&memory, 0, 2);
+        let sender = thread::spawn(move || {
+            let mut left: &[u8] = &[1, 2, 3];
+            while !left.is_empty() {
+                let count = writer.write(SharedBytes::from(left)).expect("a decent reader");
+                writer.show();
+                left = &left[count..];
+                if count == 0 {
+                    thread::yield_now();
+                }
+            }
+            writer.end();
+        });
+        let mut got = Vec::new();
+        loop {
+            let has_ended = reader.has_ended();
+            let here = reader.here().expect("a decent writer");
+            reader.take(here, |bytes| bytes.append_to(&mut got));
+            if has_ended {
+                break;
+            }
+            if here == 0 {
+                thread::yield_now();
+            }
+        }
+        assert_eq!(got, [1, 2, 3]);
+        sender.join().expect("it sent");
+    });
+}
