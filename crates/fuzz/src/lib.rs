@@ -28,7 +28,7 @@ mod osi_lower;
 mod rnic;
 mod session;
 mod stand;
-mod streams;
+pub mod streams;
 mod vi_nic;
 mod wire;
 mod x25;

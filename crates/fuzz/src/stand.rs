@@ -151,7 +151,11 @@ impl Stand {
     pub(crate) fn drain(&mut self) {
         for _ in 0..OUTPUTS_MAX {
             match self.board.poll() {
-                Output::Transmit { pdu, .. } => self.sent.push_back(pdu.runs().flatten().copied().collect()),
+                Output::Transmit { pdu, .. } => {
+                    let mut packet = Vec::new();
+                    pdu.runs().for_each(|run| packet.extend_from_slice(run));
+                    self.sent.push_back(packet);
+                }
                 Output::Completions => {
                     let mut host = self.board.host();
                     while let Some(completion) = host.completion() {

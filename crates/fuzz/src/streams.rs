@@ -5,6 +5,8 @@
 //! Drawn     profile, MTU, buffers, memory, Nagle, SACK, cutting and merging of each board; delay, loss, duplication,
 //!           reordering and corruption of each direction; for every conversation who opens, how much each side writes and
 //!           how, how slowly it reads, whether it finishes first or after its peer, whether it aborts in the middle.
+//! Size      a search is worth as much as it tries: what its worlds carry is cut to [`SEGMENTS`], and each costs at most
+//!           [`Size::work_max`], whatever the input. Worlds as large as they are drawn are a test of their own.
 //! Promises  every conversation that nobody aborts ends whole in both directions; those aborted end; no session is left;
 //!           memory comes home; nobody is idle while work waits.
 
@@ -15,14 +17,37 @@ use kiban_ground::{Instant, SimRng};
 use kiban_stack::tcp::{Config, LossDetection, Nagle};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 const FIRST_PORT: u16 = 1000;
-/// Events of one world at most: more is a storm.
-const EVENTS_MAX: usize = 2_000_000;
-/// Bytes that are made for one write at most.
+/// Segments that all conversations of a small world carry, about.
+const SEGMENTS: usize = 192;
+/// Conversations of one world, and bytes of one side of one.
+const CONVERSATIONS_MAX: usize = 4;
+const ROLE_BYTES_MAX: usize = 120_000;
+/// Bytes of one write at most.
 const WRITE_MAX: usize = 20_000;
 const HOURS_MAX: u64 = 200;
+
+/// How large a world is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// As it was drawn.
+    Whole,
+    /// Cut, so that a search can try hundreds in a second.
+    Small,
+}
+
+impl Size {
+    /// Packets that arrive, deadlines and moments of one world at most: more is a storm.
+    pub const fn work_max(self) -> usize {
+        match self {
+            Size::Whole => 2_000_000,
+            Size::Small => 40_000,
+        }
+    }
+}
 
 fn one_of<T: Copy>(chance: &mut SimRng, choices: &[T]) -> T {
     choices[chance.below(choices.len() as u64) as usize]
@@ -32,9 +57,16 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn content(conversation: usize, side: usize, place: usize) -> u8 {
-    let salt = (conversation * 2 + side) as u32;
-    ((place as u32 ^ salt << 20).wrapping_mul(0x9e37_79b1) >> 24) as u8
+/// Bytes of one side of a conversation, from a place on. They are made once: a search would spend its time on them.
+fn content(conversation: usize, side: usize, place: usize, count: usize) -> &'static [u8] {
+    const SALT: usize = 7919;
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let bytes = BYTES.get_or_init(|| {
+        let count = ROLE_BYTES_MAX + SALT * 2 * CONVERSATIONS_MAX;
+        (0..count as u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8 ^ (at >> 8) as u8).collect()
+    });
+    let from = (conversation * 2 + side) * SALT + place;
+    &bytes[from..from + count]
 }
 
 /// One direction of the cable.
@@ -102,7 +134,7 @@ struct Role {
 impl Role {
     fn new(chance: &mut SimRng) -> Role {
         Role {
-            bytes: one_of(chance, &[0, 1, 700, 5_000, 40_000, 120_000]),
+            bytes: one_of(chance, &[0, 1, 700, 5_000, 40_000, ROLE_BYTES_MAX]),
             write_max: one_of(chance, &[usize::MAX, usize::MAX, 3000, 200]),
             read_max: one_of(chance, &[usize::MAX, usize::MAX, 4000, 900]),
             read_every: one_of(chance, &[Duration::ZERO, Duration::ZERO, ms(1), ms(20)]),
@@ -133,6 +165,7 @@ struct World {
     /// By conversation and side.
     apps: Vec<[App; 2]>,
     now: Instant,
+    work: usize,
 }
 
 fn address(side: usize) -> IpAddr {
@@ -179,15 +212,25 @@ fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, size: Size) -> World {
         let mut chance = SimRng::from_seed(seed).fork(300);
         let configs = [config(0, &mut chance), config(1, &mut chance)];
         let cables = [Cable::new(&mut chance.fork(10)), Cable::new(&mut chance.fork(11))];
         let stands = configs.each_ref().map(|(config, seed)| Stand::with_key(config, crate::key(*seed)));
         let now = stands[0].now;
-        let mut world = World { stands, cables, apps: Vec::new(), now };
-        for number in 0..=chance.below(4) as usize {
-            let roles = [Role::new(&mut chance), Role::new(&mut chance)];
+        let mut world = World { stands, cables, apps: Vec::new(), now, work: 0 };
+        let count = chance.below(CONVERSATIONS_MAX as u64) as usize + 1;
+        let mss = usize::from(configs[0].tcp.mss.min(configs[1].tcp.mss));
+        for number in 0..count {
+            let mut roles = [Role::new(&mut chance), Role::new(&mut chance)];
+            if size == Size::Small {
+                let reads =
+                    roles.map(|role| if role.read_every.is_zero() { usize::MAX } else { role.read_max });
+                for (role, read) in roles.iter_mut().zip([reads[1], reads[0]]) {
+                    let piece = mss.min(role.write_max).min(read);
+                    role.bytes = role.bytes.min(SEGMENTS / (2 * count) * piece);
+                }
+            }
             // Who waits for one who waits for him waits for ever.
             let both = roles[0].after_peer && roles[1].after_peer;
             world.apps.push([0, 1].map(|side: usize| App {
@@ -221,8 +264,9 @@ impl World {
         self.apps[number].iter().any(|app| app.role.abort_at < usize::MAX)
     }
 
-    fn run(&mut self) {
-        for _ in 0..EVENTS_MAX {
+    fn run(&mut self, size: Size) {
+        while self.work < size.work_max() {
+            self.work += 1;
             while self.turn() {}
             if self.is_done() {
                 return;
@@ -280,11 +324,13 @@ impl World {
                 if first.key().0 > self.now {
                     break;
                 }
+                self.work += 1;
                 // Without memory for it a packet is lost.
                 self.stands[side].packet(&first.remove());
                 moved = true;
             }
             if self.stands[side].deadline <= self.now {
+                self.work += 1;
                 self.stands[side].tick();
                 moved = true;
             }
@@ -377,13 +423,16 @@ impl World {
         }
         let mut host = self.stands[side].board.host();
         let mut moved = false;
-        if app.act_at <= now {
-            let mut bytes = vec![0; app.role.read_max.min(8192)];
-            let count = host.read(stream, &mut bytes).expect("the stream is there");
-            let wrong = (0..count).find(|at| bytes[*at] != content(number, 1 - side, app.read + at));
-            assert_eq!(wrong, None, "conversation {number}, side {side}, from byte {}", app.read);
+        // Most applications have nothing to do at most moments, and what is made and not taken costs more than the rest of
+        // the world.
+        if app.act_at <= now && host.readable(stream).expect("the stream is there") > 0 {
+            let mut bytes = [0; 8192];
+            let most = app.role.read_max.min(bytes.len());
+            let count = host.read(stream, &mut bytes[..most]).expect("the stream is there");
+            assert!(app.read + count <= theirs, "more is read than was written");
+            let is_right = bytes[..count] == *content(number, 1 - side, app.read, count);
+            assert!(is_right, "conversation {number}, side {side}: wrong bytes from byte {} on", app.read);
             app.read += count;
-            assert!(app.read <= theirs, "more is read than was written");
             if count > 0 {
                 moved = true;
                 app.act_at = now + app.role.read_every;
@@ -391,9 +440,10 @@ impl World {
         }
         while app.open && app.ended.is_none() && app.written < app.role.bytes {
             let wish = (app.role.bytes - app.written).min(app.role.write_max).min(WRITE_MAX);
-            let bytes: Vec<u8> = (0..wish).map(|at| content(number, side, app.written + at)).collect();
+            // Without room a byte is refused as well as many.
+            let wish = if host.room(stream).is_ok_and(|room| room > 0) { wish } else { 1 };
             // A stream may have ended without our having been told yet.
-            let Ok(count) = host.write(stream, &bytes) else { break };
+            let Ok(count) = host.write(stream, content(number, side, app.written, wish)) else { break };
             app.written += count;
             moved |= count > 0;
             if count < wish {
@@ -425,15 +475,21 @@ impl World {
     }
 }
 
-pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
+/// Plays the world that an input stands for: the work that it took.
+pub fn play(bytes: &[u8], size: Size, features: &mut Features<'_>) -> usize {
     let mut seed = 0xcbf2_9ce4_8422_2325_u64;
     bytes.iter().for_each(|byte| seed = (seed ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
-    let mut world = World::new(seed);
-    world.run();
+    let mut world = World::new(seed, size);
+    world.run(size);
     for stand in &mut world.stands {
         stand.show(features);
         stand.finish();
     }
+    world.work
+}
+
+pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
+    play(bytes, Size::Small, features);
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {

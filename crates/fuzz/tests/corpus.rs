@@ -1,6 +1,7 @@
 //! Every input that was ever kept, and a short search from a fixed seed.
 
 use kiban_fuzz::mutate::Search;
+use kiban_fuzz::streams::{Size, play};
 use kiban_fuzz::{Features, Target, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn attempts(target: &Target) -> usize {
     match target.name {
         "session" => 2500,
-        // Its three hundred seeds are a test of their own.
-        "streams" => 20,
+        // Its three hundred whole worlds are a test of their own.
+        "streams" => 500,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,
         "lapb_link" | "x25_layer" | "xot_connection" => 19_000,
@@ -119,12 +120,25 @@ fn three_hundred_worlds_of_loss_and_harm_leave_every_stream_as_it_was() {
                 for seed in (part..300_u64).step_by(2) {
                     let input = seed.to_le_bytes();
                     with(&target, &format!("world {seed}"), &input, || {
-                        (target.run)(&input, &mut Features::to(&mut |_| {}));
+                        play(&input, Size::Whole, &mut Features::to(&mut |_| {}));
                     });
                 }
             });
         }
     });
+}
+
+#[test]
+fn no_small_input_makes_a_world_of_streams_that_costs_much() {
+    let target = named("streams");
+    let corpus = target.corpus().into_iter().map(|(_, input)| input);
+    let seeds = (0..500_u64).map(|seed| seed.to_le_bytes().to_vec());
+    let inputs = corpus.chain(seeds).chain([vec![0; 15]]);
+    let work: Vec<usize> =
+        inputs.map(|input| play(&input, Size::Small, &mut Features::to(&mut |_| {}))).collect();
+    let (most, sum) = (work.iter().max().expect("some"), work.iter().sum::<usize>());
+    // An event costs some microseconds.
+    assert!(*most < Size::Small.work_max() / 4 && sum / work.len() < 1000, "{most} at most, {sum} in all");
 }
 
 fn is_heavy(target: &Target) -> bool {
