@@ -113,9 +113,10 @@ clippy: ## Check the code alone
 	@scripts/need cargo clippy gcc
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-deny: ## Check licences and origins of dependencies alone
+deny: ## Check licences, origins and advisories of dependencies alone
 	@scripts/need cargo gcc cargo-deny
 	$(CARGO) deny --locked check licenses bans sources
+	@scripts/advisories
 
 doc: ## Build the documentation of all crates, without warnings
 	@scripts/need cargo gcc
