@@ -2,7 +2,7 @@
 
 use crate::bridge;
 use crate::config::{BoardConfig, PortAddress, PortConfig};
-use crate::edge::{Completion, Edge};
+use crate::edge::{Completion, Edge, NEXT_TURN};
 use crate::port::{AtmPort, Claim, LinkNews, News, PacketPort, Port};
 use crate::wiring::ip::{self, IpTower};
 use crate::wiring::rdma::{RdmaConfig, RdmaTower};
@@ -77,6 +77,8 @@ pub struct Board {
     pub(crate) edge: Edge,
     pub(crate) unsettled: bool,
     pub(crate) v6_only: bool,
+    /// Owners that were given to clients.
+    pub(crate) owners: u32,
     pub(crate) vi: Option<Box<Nic>>,
     pub(crate) rdma: Option<Box<RdmaTower>>,
     ports: Vec<Port>,
@@ -184,6 +186,7 @@ impl Board {
             edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
             unsettled: true,
             v6_only: config.v6_only,
+            owners: 0,
             vi,
             rdma,
             ports,
@@ -380,7 +383,11 @@ impl Board {
         let ports = self.ports.iter().map(Port::deadline).min().unwrap_or(Instant::NEVER);
         let vi = self.vi.as_ref().map_or(Instant::NEVER, |nic| nic.deadline());
         let rdma = self.rdma.as_ref().map_or(Instant::NEVER, |tower| tower.deadline());
-        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(vi).min(rdma)
+        let line = match self.edge.page_line.is_due(&self.ip.tcp) {
+            true => self.now + NEXT_TURN,
+            false => Instant::NEVER,
+        };
+        self.ip.tcp.deadline().min(self.ip.ip.deadline()).min(ports).min(vi).min(rdma).min(line)
     }
 
     /// Fills `room` with the next packet that the VI NIC has for a port: its length. Links ask when they can take one;
@@ -451,8 +458,8 @@ impl Board {
             tower.counters(see);
         }
         self.copies.each(&mut |name, value| see("copies", name, value));
-        see("host", "page_waits", self.edge.page_waits);
-        see("host", "page_waiters_met", self.edge.page_waiters_met);
+        see("host", "page_waits", self.edge.page_line.waits);
+        see("host", "page_waiters_met", self.edge.page_line.waiters_met);
         see("host", "datagrams_dropped", self.edge.datagrams_dropped);
         see("host", "replies_dropped", self.edge.replies_dropped);
         for port in &self.ports {
@@ -484,7 +491,7 @@ impl Board {
     /// Writes that found no page and stood in line for one, and how long the line was then, themselves included, all
     /// together.
     pub fn page_waits(&self) -> (u64, u64) {
-        (self.edge.page_waits, self.edge.page_waiters_met)
+        (self.edge.page_line.waits, self.edge.page_line.waiters_met)
     }
 
     /// The packet memory, for those who check that it comes home or who make it scarce on purpose.

@@ -2,11 +2,12 @@
 //!
 //! Up        what TCP, UDP and ICMP say is kept here until the host takes it, and told as [`Completion`]s, each once:
 //!           `Readable` when bytes came to an empty stream, `Writable` when there is room after a `write` cut short.
-//! Memory    who finds no page stands in a line and is handed one in its turn, so that nobody starves. Short segments
-//!           that the host leaves lying are moved together, so that crumbs do not hold whole pages.
+//! Memory    a writer that finds no memory, and whose own acknowledgements will not bring it any, waits in a line ([`line`](self)).
+//!           Short segments that the host leaves lying are moved together, so that crumbs do not hold whole pages.
 //! Numbers   streams carry generations: the number of a closed stream names nothing.
 
 mod dense;
+mod line;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,6 +18,7 @@ use kiban_ground::{Copies, Memory, Page, Pdu, Pool, Slice};
 use kiban_stack::ip::TroubleKind;
 use kiban_stack::tcp::{self, Reason, SessionId, Tcp};
 use kiban_stack::udp::SocketId;
+pub(crate) use line::{NEXT_TURN, PageLine};
 
 /// Received segments up to this long are moved together while they wait for the host, bytes.
 const CRUMB_BYTES: usize = 256;
@@ -161,9 +163,7 @@ pub(crate) struct Edge {
     free: Vec<u32>,
     /// Stream by session, found by the session's small number.
     by_session: Vec<Option<(SessionId, u32)>>,
-    pub(crate) page_line: VecDeque<StreamId>,
-    pub(crate) page_waits: u64,
-    pub(crate) page_waiters_met: u64,
+    pub(crate) page_line: PageLine,
     pub(crate) inboxes: Vec<Inbox>,
     datagrams_max: usize,
     pub(crate) datagrams_dropped: u64,
@@ -178,9 +178,7 @@ impl Edge {
             streams: Vec::new(),
             free: Vec::new(),
             by_session: Vec::new(),
-            page_line: VecDeque::new(),
-            page_waits: 0,
-            page_waiters_met: 0,
+            page_line: PageLine::default(),
             inboxes: Vec::new(),
             datagrams_max,
             datagrams_dropped: 0,
@@ -307,15 +305,18 @@ impl Edge {
             Sent { session, .. } => {
                 let (stream, state) = self.of_session(session)?;
                 // Who has nothing under way keeps no page from others.
-                if state.page.as_ref().is_some_and(|page| page.filled() > 0)
-                    && tcp.info(session).is_none_or(|info| info.queued_bytes == 0)
-                {
+                if state.page.as_ref().is_some_and(|page| page.filled() > 0) && tcp.is_empty(session) {
                     state.page = None;
                     state.grain_filled = 0;
                 }
-                if state.wants_room && state.may_write() && tcp.wakes_writer(session) {
-                    state.wants_room = false;
-                    self.completions.push_back(Completion::Writable { stream });
+                if state.wants_room && state.may_write() {
+                    if tcp.wakes_writer(session) {
+                        state.wants_room = false;
+                        self.completions.push_back(Completion::Writable { stream });
+                    } else if tcp.is_empty(session) && !state.waits_for_page {
+                        state.waits_for_page = true;
+                        self.page_line.push(stream);
+                    }
                 }
             }
             Urgent { session, bytes } => {
@@ -420,24 +421,6 @@ impl Edge {
     /// The answer to an ATM ping.
     pub(crate) fn on_cell_loopback(&mut self, port: usize, circuit: u32, tag: u32, round_trip: Duration) {
         self.completions.push_back(Completion::CellLoopback { port, circuit, tag, round_trip });
-    }
-
-    /// Pages have come home: those who wait are given one each and told, the first in line first. Whose peer takes nothing would
-    /// keep it from the others, and is told when the peer has taken something, as who found no room.
-    pub(crate) fn on_memory(&mut self, tcp: &Tcp, memory: &mut Memory) {
-        while !self.page_line.is_empty() {
-            let Some(page) = memory.transmit.take() else { return };
-            let stream = self.page_line.pop_front().expect("the line is not empty");
-            if let Some(state) = self.stream(stream).filter(|state| state.may_write()) {
-                state.waits_for_page = false;
-                if tcp.is_shut_out(state.session) {
-                    continue;
-                }
-                state.page = Some(page);
-                state.wants_room = false;
-                self.completions.push_back(Completion::Writable { stream });
-            }
-        }
     }
 }
 

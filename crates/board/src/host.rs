@@ -12,7 +12,7 @@ use crate::edge::{Completion, Inbox, StreamId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use kiban_ground::{Instant, Page, Pdu, SharedBytes, Slice};
 use kiban_stack::tcp;
@@ -141,7 +141,23 @@ impl Host<'_> {
 
     /// The same; `v6_only` says whether the unspecified IPv6 address stands for IPv6 alone. Peers have their true address.
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refused> {
-        Ok(self.board.ip.tcp.listen_with(local, v6_only)?)
+        self.listen_for(tcp::Owner::BOARD, local, v6_only)
+    }
+
+    /// The same for an owner whose streams share memory and session numbers among themselves.
+    pub fn listen_for(
+        &mut self,
+        owner: tcp::Owner,
+        local: SocketAddr,
+        v6_only: bool,
+    ) -> Result<u32, Refused> {
+        Ok(self.board.ip.tcp.listen_for(owner, local, v6_only)?)
+    }
+
+    /// An owner for a client that has come: no other has it.
+    pub fn new_owner(&mut self) -> tcp::Owner {
+        self.board.owners += 1;
+        tcp::Owner::client(self.board.owners)
     }
 
     /// Listens no more. Streams that the listener made stay.
@@ -156,9 +172,31 @@ impl Host<'_> {
         self.open_from(SocketAddr::new(source, 0), remote)
     }
 
+    /// The same for an owner whose streams share memory and session numbers among themselves; `local` as for
+    /// [`open_from`](Self::open_from).
+    pub fn open_for(
+        &mut self,
+        owner: tcp::Owner,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<StreamId, Refused> {
+        let any =
+            if remote.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+        self.open_stream(owner, local.unwrap_or(SocketAddr::new(any, 0)), remote)
+    }
+
     /// The same from an address of this board's and a port; an unspecified address: the one that leads there; port 0: one is chosen
     /// (RFC 9293 §3.9.1.1, MUST-43).
-    pub fn open_from(&mut self, mut local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
+    pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, Refused> {
+        self.open_stream(tcp::Owner::BOARD, local, remote)
+    }
+
+    fn open_stream(
+        &mut self,
+        owner: tcp::Owner,
+        mut local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<StreamId, Refused> {
         let ip = &self.board.ip.ip;
         if local.ip().is_unspecified() {
             local.set_ip(ip.source_for(remote.ip()).ok_or(Refused::NoRoute)?);
@@ -168,7 +206,7 @@ impl Host<'_> {
             return Err(tcp::Refusal::BadAddress.into());
         }
         let lane = self.board.lane_to(remote.ip());
-        let session = self.board.with_context(|ip, cx| ip.tcp.open(local, remote, lane, cx))?;
+        let session = self.board.with_context(|ip, cx| ip.tcp.open_for(owner, local, remote, lane, cx))?;
         Ok(self.board.edge.add(session, false))
     }
 
@@ -218,7 +256,7 @@ impl Host<'_> {
         put: impl Fn(&mut Page, usize, usize) -> Slice,
     ) -> Result<usize, Refused> {
         let Board { edge, memory, copies, ip, unsettled, .. } = &mut *self.board;
-        let others_wait = !edge.page_line.is_empty();
+        let others_wait = edge.page_line.wants_pages();
         let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
         if !stream.open || stream.ended {
             return Err(Refused::NotOpen);
@@ -248,6 +286,7 @@ impl Host<'_> {
             stream.grain_filled += slice.len();
             writer.push(slice).expect("no more is written than there is room for");
         }
+        let is_empty = writer.is_empty();
         copies.host_in_bytes += written as u64;
         // A full page goes home with the last of its slices.
         if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
@@ -257,9 +296,11 @@ impl Host<'_> {
             stream.wants_room = true;
             if out_of_pages && !stream.waits_for_page {
                 stream.waits_for_page = true;
-                edge.page_line.push_back(id);
-                edge.page_waits += 1;
-                edge.page_waiters_met += edge.page_line.len() as u64;
+                edge.page_line.push_for_page(id);
+            } else if written == 0 && !stream.waits_for_page && is_empty {
+                // Nothing is under way: only memory that others let go can wake it.
+                stream.waits_for_page = true;
+                edge.page_line.push(id);
             }
         }
         *unsettled |= written > 0 || out_of_pages;

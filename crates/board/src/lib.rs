@@ -42,7 +42,7 @@ pub use config::{
 pub use edge::{Completion, StreamId};
 pub use host::{Host, Refused};
 pub use kiban_stack::ip::TroubleKind;
-pub use kiban_stack::tcp::Reason;
+pub use kiban_stack::tcp::{Owner, Reason};
 pub use kiban_stack::udp::SocketId;
 pub use program::Program;
 pub use wiring::rdma::{EfePortConfig, RdmaConfig, RdmaHost, RdmaSettings};

@@ -123,7 +123,7 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
     wait(&mut talk, 100);
     assert_eq!(talk.told(), ["gone: TimedOut"]);
     assert_eq!(talk.said_briefly().last().map(String::as_str), Some("RST ACK 4+0 ack 1"));
-    assert_eq!(talk.station.tcp.counters().stuck_cut, 1);
+    assert_eq!(talk.station.tcp.counters().stuck_sessions_aborted, 1);
     drop(pages);
     talk.check_home();
 

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use kiban_ground::pipe::{Reader, Writer};
 use kiban_ground::ring::{Condemned, Consumer, Producer};
 use kiban_ground::{Bell, Region, Slice};
-use kiban_stack::tcp::Nagle;
+use kiban_stack::tcp::{Nagle, Owner};
 
 /// Bytes that go from a pipe to a stream in one piece.
 const PIECE_BYTES: usize = 64 << 10;
@@ -91,6 +91,8 @@ enum Place {
 pub struct Desk {
     layout: Layout,
     region: Region,
+    /// Whose its streams are, once it has asked for one.
+    owner: Option<Owner>,
     work: Consumer,
     done: Producer,
     slots: Vec<Option<Slot>>,
@@ -128,6 +130,7 @@ impl Desk {
             slots: (0..layout.slots()).map(|_| None).collect(),
             listeners: BTreeMap::new(),
             last_port: 0,
+            owner: None,
             places: BTreeMap::new(),
             telling: VecDeque::new(),
             counters: DeskCounters::default(),
@@ -340,14 +343,11 @@ impl Desk {
 
     /// Does what was asked; whether it means anything.
     fn act(&mut self, ask: Ask, host: &mut Host<'_>) -> Result<bool, Condemned> {
+        let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
             Ask::Connect { slot, local, remote } => {
                 let Some(state) = self.take(slot, State::Opening) else { return Ok(false) };
-                let opened = match local {
-                    Some(local) => host.open_from(local, remote),
-                    None => host.open(remote),
-                };
-                match opened {
+                match host.open_for(owner, local, remote) {
                     Ok(stream) => {
                         state.stream = Some(stream);
                         self.places.insert(stream, Place::Slot(slot));
@@ -362,7 +362,7 @@ impl Desk {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
-                let result = super::listen(host, local, &mut self.last_port).map(|(number, local)| {
+                let result = super::listen(host, owner, local, &mut self.last_port).map(|(number, local)| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
                     local

@@ -22,6 +22,7 @@
 //!           what it had put in still leaves.
 //! Confined  a client has its own rings, slots and listeners; it names slots by its own numbers and cannot name another's. What it
 //!           writes there can be refused, or condemn its memory: then its streams are reset, and nobody else's.
+//! Shares    a client's streams are an owner's: memory and session numbers are shared out among clients first.
 //! Bounds    slots, [`LISTENERS_MAX`], [`BACKLOG_MAX`] callers for whom no slot is offered yet; a slot holds one page of the
 //!           board's beside its pipes.
 
@@ -38,6 +39,7 @@ use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 use kiban_ground::pipe;
 use kiban_ground::ring::Shape;
+use kiban_stack::tcp::Owner;
 
 /// Listeners of one client at most.
 pub const LISTENERS_MAX: usize = 256;
@@ -57,23 +59,28 @@ const PIPE_FRONT_BYTES: usize = 128;
 /// Ports that are chosen for listeners that name none (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 
-/// Listens for a program, as its system would: `::` stands for both families; port 0: the next after `last` that is free, which
+/// Listens for an owner's program, as its system would: `::` stands for both families; port 0: the next after `last` that is free, which
 /// becomes `last`. The listener's number, and where it listens.
 ///
 /// # Errors
 /// The address is not the board's, or taken.
-pub fn listen(host: &mut Host<'_>, local: SocketAddr, last: &mut u16) -> Result<(u32, SocketAddr), Why> {
+pub fn listen(
+    host: &mut Host<'_>,
+    owner: Owner,
+    local: SocketAddr,
+    last: &mut u16,
+) -> Result<(u32, SocketAddr), Why> {
     if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
         return Err(Why::BadAddress);
     }
     if local.port() != 0 {
-        return Ok((host.listen_with(local, false)?, local));
+        return Ok((host.listen_for(owner, local, false)?, local));
     }
     for _ in DYNAMIC_PORTS {
         let next = last.checked_add(1).unwrap_or(0);
         *last = next.max(*DYNAMIC_PORTS.start());
         let chosen = SocketAddr::new(local.ip(), *last);
-        match host.listen_with(chosen, false).map_err(Why::from) {
+        match host.listen_for(owner, chosen, false).map_err(Why::from) {
             Ok(number) => return Ok((number, chosen)),
             Err(Why::InUse) => {}
             Err(why) => return Err(why),

@@ -239,7 +239,7 @@ fn who_does_not_read_holds_no_more_than_a_share() {
         reader.read_exact(&mut piece).expect("it sends");
     }
     let status = board.status();
-    assert_eq!(status["counters"]["tcp"]["stuck_cut"], served(&status, 0, "cut"));
+    assert_eq!(status["counters"]["tcp"]["stuck_sessions_aborted"], served(&status, 0, "cut"));
     drop((crowd, reader));
     is_clean(&board, &idle);
 }

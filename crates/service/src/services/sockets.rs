@@ -12,7 +12,7 @@
 use super::relay::{Begin, Relays};
 use super::{Bounds, Service, ServiceCounters};
 use kiban_board::streams::{Ask, ENTRY_BYTES, Told, Why};
-use kiban_board::{Completion, Host, StreamId};
+use kiban_board::{Completion, Host, Owner, StreamId};
 use kiban_ground::Instant;
 use kiban_real::{Files, Interest};
 use rustix::event::{PollFd, PollFlags};
@@ -58,7 +58,7 @@ pub struct Sockets {
     door: Option<OwnedFd>,
     /// Whether nobody looks at the door for a while.
     rests: bool,
-    askers: BTreeMap<u64, (OwnedFd, Instant)>,
+    askers: BTreeMap<u64, (OwnedFd, Owner, Instant)>,
     listeners: BTreeMap<u64, Listener>,
     relays: Relays,
     next: u64,
@@ -107,13 +107,14 @@ impl Sockets {
                 }
             };
             let own = rustix::process::geteuid();
-            let is_ours = rustix::net::sockopt::socket_peercred(&socket)
-                .is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
+            let peer = rustix::net::sockopt::socket_peercred(&socket);
+            let is_ours = peer.is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
+            let process = peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
             let number = self.next;
             self.next += 1;
             let has_place = is_ours && self.askers.len() < ASKERS_MAX;
             if has_place && self.files.watch(&socket, number, Interest::READ).is_ok() {
-                self.askers.insert(number, (socket, now + PATIENCE));
+                self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
             } else {
                 self.counters.refused += 1;
             }
@@ -122,18 +123,18 @@ impl Sockets {
 
     /// Somebody who asks has said something, or gone.
     fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
-        let Some((socket, _)) = self.askers.remove(&number) else { return };
+        let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
         let mut entry = [0; ENTRY_BYTES];
         let ask = match rustix::net::recv(&socket, &mut entry, RecvFlags::DONTWAIT) {
             Ok((_, ENTRY_BYTES)) => Ask::read(&entry),
             _ => None,
         };
         let (told, file) = match ask {
-            Some(Ask::Connect { local, remote, .. }) => match self.connect(local, remote, host, now) {
+            Some(Ask::Connect { local, remote, .. }) => match self.connect(owner, local, remote, host, now) {
                 Ok((local, file)) => (Told::Opened { slot: 0, local }, Some(file)),
                 Err(why) => (Told::Ended { slot: 0, why }, None),
             },
-            Some(Ask::Listen { local, .. }) => match self.listen(local, host) {
+            Some(Ask::Listen { local, .. }) => match self.listen(owner, local, host) {
                 Ok((local, file)) => (Told::Listening { listener: 0, result: Ok(local) }, Some(file)),
                 Err(why) => (Told::Listening { listener: 0, result: Err(why) }, None),
             },
@@ -159,16 +160,14 @@ impl Sockets {
 
     fn connect(
         &mut self,
+        owner: Owner,
         local: Option<SocketAddr>,
         remote: SocketAddr,
         host: &mut Host<'_>,
         now: Instant,
     ) -> Result<(SocketAddr, OwnedFd), Why> {
         self.has_place()?;
-        let stream = match local {
-            Some(local) => host.open_from(local, remote)?,
-            None => host.open(remote)?,
-        };
+        let stream = host.open_for(owner, local, remote)?;
         let begun = pair().and_then(|(ours, theirs)| Ok((ours, fill(theirs.as_fd())?, theirs)));
         let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
             let _ = host.abort(stream);
@@ -181,11 +180,16 @@ impl Sockets {
         Ok((info.local, theirs))
     }
 
-    fn listen(&mut self, local: SocketAddr, host: &mut Host<'_>) -> Result<(SocketAddr, OwnedFd), Why> {
+    fn listen(
+        &mut self,
+        owner: Owner,
+        local: SocketAddr,
+        host: &mut Host<'_>,
+    ) -> Result<(SocketAddr, OwnedFd), Why> {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(Why::TooMany);
         }
-        let (number, local) = kiban_board::streams::listen(host, local, &mut self.last_port)?;
+        let (number, local) = kiban_board::streams::listen(host, owner, local, &mut self.last_port)?;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
         let own = self.next;
         match pair {
@@ -311,7 +315,7 @@ impl Service for Sockets {
         if let (true, Some(door)) = (self.rests, &self.door) {
             self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
         }
-        self.askers.retain(|_, (_, until)| *until > now);
+        self.askers.retain(|_, (_, _, until)| *until > now);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 

@@ -57,6 +57,16 @@ kiban_ground::choices! {
     }
 }
 
+kiban_ground::choices! {
+    /// Among whom memory, session numbers and the backlog are shared out before sessions are.
+    pub enum Fairness {
+        /// Peer addresses: IPv4 addresses, and IPv6 /64 prefixes.
+        Address = "address",
+        /// Sessions alone: for a board most of whose users share one address (a proxy, a container network).
+        Flow = "flow",
+    }
+}
+
 kiban_ground::settings! {
     /// The settings of every session of one board.
     pub struct Config {
@@ -103,7 +113,10 @@ kiban_ground::settings! {
         /// Whether buffers and windows are shares of the memory there is. Without it every session is promised all it
         /// may have, whatever is left (paper \[1\]'s board): memory can then run out, and writers wait for pages.
         shares: bool = true,
-        /// What a session may always hold or offer however scarce memory is, bytes.
+        /// Whether memory, session numbers and the backlog are shared out among peer addresses first, or among sessions alone
+        /// because many users share one address. Without `shares` nobody looks.
+        fairness: Fairness = Fairness::Address,
+        /// What a session may hold or offer beyond its share while memory is left, bytes.
         floor_bytes: u32 = 16 << 10,
         /// What a session that has anything to send holds beside its bytes: pages that are not full. Two pages: the one
         /// being written and the one being acknowledged.
@@ -189,8 +202,9 @@ kiban_ground::settings! {
         /// How long bytes may wait for their acknowledgement before the session is given up (RFC 9293 §3.8.3; RFC 5482).
         /// None: `retries` alone says.
         user_timeout: Option<Duration> = None,
-        /// How long a peer may keep its window closed before bytes for it while no page is left for anybody (RFC 6429 §3). None:
-        /// for ever, and so without `shares`.
+        /// How long a peer may acknowledge less than `floor_bytes` of what waits for it when a quarter of the transmit memory is
+        /// left and others want more (RFC 6429 §3); in proportion less when less is left, down to a tenth. None: for ever, and so
+        /// without `shares`.
         stuck_patience: Option<Duration> = Some(Duration::from_secs(10)),
         /// Timestamps (RFC 7323): offered, and answered when offered (Linux: on).
         timestamps: bool = true,

@@ -91,8 +91,14 @@ kiban_ground::counters! {
         delayed_acks,
         /// Sessions given up because the peer was silent.
         timed_out,
-        /// Sessions given up because their peers took nothing while no page was left (RFC 6429).
-        stuck_cut,
+        /// Sessions given up because their peers took nothing, or hardly anything, while others wanted memory (RFC 6429).
+        stuck_sessions_aborted,
+        /// Writes that took less because the peer's address, or the attached program, holds its share of memory.
+        memory_limited_by_address,
+        /// Connection requests dropped, or connections not opened, because the address or the program has its share of sessions.
+        sessions_limited_by_address,
+        /// Half-open connections that made way for one of an address that has fewer, in a full backlog.
+        half_open_displaced,
         /// Sessions that could not be opened because nobody answers on the way.
         unreachable,
         /// Turns that found no PDU block.

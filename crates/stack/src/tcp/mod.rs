@@ -15,12 +15,14 @@
 //! Limits    sessions, backlog, buffers and early pieces have bounds in [`Config`] and `receive`.
 //! Left out  ECN, Fast Open, Multipath TCP; `docs/tcp.md` has every clause with its state.
 
+mod claims;
 mod config;
 mod congestion;
 mod cookie;
 mod counters;
 mod cubic;
 mod icmp;
+mod pressure;
 mod profile;
 mod rack;
 mod receive;
@@ -39,7 +41,8 @@ mod table;
 mod tests;
 mod throttle;
 
-pub use config::{AckUnit, Config, LossDetection, Nagle, Offer};
+pub use claims::Owner;
+pub use config::{AckUnit, Config, Fairness, LossDetection, Nagle, Offer};
 pub use congestion::CongestionControl;
 pub use cookie::SynCookies;
 pub use counters::TcpCounters;
@@ -50,6 +53,7 @@ pub use state::State;
 use crate::families;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use claims::Claims;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_ground::{Alarms, Context, Instant, Pdu, SecureRng, Slice, Sum};
@@ -313,14 +317,23 @@ pub struct Tcp {
     retry_at: Instant,
     send_share: Share,
     receive_share: Share,
+    claims: Claims,
+    /// When sessions that keep memory from others are looked for, and when they were.
+    sweep_at: Instant,
+    swept_at: Instant,
+    /// The moment of the last call that knew it.
+    now: Instant,
     counters: TcpCounters,
 }
 
 impl Tcp {
     /// TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
     pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, rng: &mut SecureRng) -> Tcp {
-        let shares = config.shares;
-        let limited = |share: Share| if shares { share } else { share.without_limits() };
+        let (shares, fairness) = (config.shares, config.fairness);
+        let limited = |share: Share| {
+            let share = if fairness == Fairness::Flow { share.by_flow() } else { share };
+            if shares { share } else { share.without_limits() }
+        };
         Tcp {
             table: Table::new(rng),
             listeners: Vec::new(),
@@ -335,6 +348,10 @@ impl Tcp {
             retry_at: Instant::NEVER,
             send_share: limited(Share::new(transmit_bytes, config.holder_bytes)),
             receive_share: limited(Share::new(receive_bytes, 0)),
+            claims: Claims::default(),
+            sweep_at: Instant::NEVER,
+            swept_at: Instant::ZERO,
+            now: Instant::ZERO,
             counters: TcpCounters::default(),
             config,
         }
@@ -374,6 +391,11 @@ impl Tcp {
 
     /// The same; without `v6_only` the unspecified IPv6 address stands for IPv4 addresses, too (RFC 3493 §5.3).
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refusal> {
+        self.listen_for(Owner::BOARD, local, v6_only)
+    }
+
+    /// The same for somebody whose sessions count for themselves.
+    pub fn listen_for(&mut self, owner: Owner, local: SocketAddr, v6_only: bool) -> Result<u32, Refusal> {
         if local.port() == 0 {
             return Err(Refusal::BadAddress);
         }
@@ -387,9 +409,11 @@ impl Tcp {
         self.next_listener += 1;
         self.listeners.push(Listener {
             number: self.next_listener,
+            owner,
             local,
             dual,
             waiting: 0,
+            half_open: VecDeque::new(),
             cookies_until: Instant::ZERO,
         });
         Ok(self.next_listener)
@@ -446,6 +470,18 @@ impl Tcp {
         lane: usize,
         cx: &mut Context<'_>,
     ) -> Result<SessionId, Refusal> {
+        self.open_for(Owner::BOARD, local, remote, lane, cx)
+    }
+
+    /// The same for somebody whose sessions count for themselves.
+    pub fn open_for(
+        &mut self,
+        owner: Owner,
+        local: SocketAddr,
+        remote: SocketAddr,
+        lane: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<SessionId, Refusal> {
         // RFC 9293 §3.9.2.3, MUST-46.
         let is_nobody = |address: IpAddr| address.is_unspecified() || address.is_multicast();
         let nowhere = is_nobody(local.ip()) || is_nobody(remote.ip()) || remote.port() == 0;
@@ -455,18 +491,37 @@ impl Tcp {
         if self.table.len() >= self.config.sessions_max {
             return Err(Refusal::TooMany);
         }
+        if !self.may_own_more(owner, remote.ip(), false) {
+            self.counters.sessions_limited_by_address += 1;
+            return Err(Refusal::TooMany);
+        }
         let local = if local.port() == 0 { self.choose_port(local, remote, cx)? } else { local };
         if self.table.find(local, remote).is_some() {
             return Err(Refusal::AddressInUse);
         }
         let beginning = self.secret.beginning(local, remote, cx.now);
-        let id = self.begin((local, remote), beginning, None, lane);
+        let id = self.begin((local, remote), beginning, (owner, None), lane);
         if self.opening.len() > 2 * self.table.len() + 16 {
             self.forget_opened();
         }
         self.opening.push(id);
         self.put_in_line(id.index);
         Ok(id)
+    }
+
+    /// Whether an owner, and for connections that `comes` from there a peer's address, may have one more session: all but an eighth
+    /// of what others leave. The board's own services open as many as there are.
+    fn may_own_more(&self, owner: Owner, remote: IpAddr, comes: bool) -> bool {
+        if !self.config.shares {
+            return true;
+        }
+        let (of_owner, of_address) = self.claims.sessions_of(owner, remote);
+        let admits = |own: usize| {
+            let left = self.config.sessions_max - (self.table.len() - own).min(self.config.sessions_max);
+            own < left - left / 8
+        };
+        let by_address = comes && self.config.fairness == Fairness::Address;
+        (owner == Owner::BOARD || admits(of_owner)) && (!by_address || admits(of_address))
     }
 
     /// Who is open, or gone, opens no more.
@@ -495,7 +550,7 @@ impl Tcp {
 
     /// Bytes that `session` takes now.
     pub fn room(&self, session: SessionId) -> usize {
-        self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share))
+        self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share, self.now))
     }
 
     /// Whether a session has bytes, and a peer that takes none: its writer needs no memory before the peer has taken some. Without
@@ -506,7 +561,24 @@ impl Tcp {
 
     /// Whether a writer that was refused for want of room may try again.
     pub fn wakes_writer(&self, session: SessionId) -> bool {
-        self.table.get(session).is_some_and(|session| session.wakes_writer(&self.config, &self.send_share))
+        self.table
+            .get(session)
+            .is_some_and(|session| session.wakes_writer(&self.config, &self.send_share, self.now))
+    }
+
+    /// Whether nothing of a session is under way: no acknowledgement will wake its writer.
+    pub fn is_empty(&self, session: SessionId) -> bool {
+        self.table.get(session).is_none_or(|session| session.queued() == 0)
+    }
+
+    /// Bytes of transmit memory that are promised to nobody; without shares nobody counts them.
+    pub fn free_bytes(&self) -> u64 {
+        if self.config.shares { self.send_share.free() } else { u64::MAX }
+    }
+
+    /// A number that changes whenever some session comes to hold less for sending.
+    pub fn releases(&self) -> u64 {
+        self.send_share.releases()
     }
 
     /// Appends to the stream. Within [`Tcp::room`] it is never refused.
@@ -523,15 +595,32 @@ impl Tcp {
             return Err(Refusal::Finished);
         }
         self.put_in_line(session.index);
+        if self.send_share.free() < self.send_share.capacity() / 2 {
+            self.note_shortage(session);
+        }
         let found = self.table.get_mut(session).expect("it was found above");
         Ok(Writer {
-            room: found.room(&self.config, &self.send_share),
+            room: found.room(&self.config, &self.send_share, self.now),
             grain: found.grain(&self.config),
             least: found.least(&self.config),
             before: found.queued(),
             session: found,
             share: &mut self.send_share,
         })
+    }
+
+    /// Somebody writes who may be short of memory: why is counted, and who keeps it is looked for.
+    #[cold]
+    fn note_shortage(&mut self, session: SessionId) {
+        let Some(found) = self.table.get(session) else { return };
+        if !found.is_short_of_memory(&self.config, &self.send_share, self.now) {
+            return;
+        }
+        self.counters.memory_limited_by_address +=
+            u64::from(found.is_bound_by_claim(&self.config, &self.send_share));
+        if self.send_share.is_scarce() {
+            self.on_short_memory(self.now);
+        }
     }
 
     /// Everything that was handed over is urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
@@ -583,6 +672,7 @@ impl Tcp {
     /// A segment has arrived on `lane`; answers leave there too.
     pub fn arrive(&mut self, segment: Segment, lane: usize, cx: &mut Context<'_>, out: &mut Outbox) {
         let Segment { source, target, traffic_class, mut pdu } = segment;
+        self.now = cx.now;
         self.counters.segments_in += 1;
         // Options may stand in the body; the fixed header says how long the whole is.
         let header_bytes = match pdu.pull_up(kiban_wire::tcp::HEADER_BYTES) {
@@ -677,14 +767,20 @@ impl Tcp {
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
         beginning: Beginning,
-        listener: Option<u32>,
+        (owner, listener): (Owner, Option<u32>),
         lane: usize,
     ) -> SessionId {
+        let claim = self.claims.begin(owner, remote.ip());
+        self.receive_share.set_sessions(claim.owner, self.claims.sessions(claim.owner));
         let config = &self.config;
         let make = |id| Session::new(id, local, remote, beginning, listener, config);
         let id = self.table.insert(local, remote, make);
         if let Some(session) = self.table.get_mut(id) {
             session.lane = lane;
+            session.claim = claim;
+        }
+        if listener.is_some() {
+            self.claims.set_half_open(claim, true);
         }
         id
     }
@@ -693,12 +789,21 @@ impl Tcp {
 
     /// The burst is over or a deadline is reached: sessions in line send, `rooms[lane]` segments of a lane at the most.
     pub fn settle(&mut self, rooms: &[usize], cx: &mut Context<'_>, out: &mut Outbox) {
+        self.now = cx.now;
+        let pages = &mut cx.memory.receive;
+        let (left, all) = (pages.at_home() as u64, pages.capacity() as u64);
+        self.receive_share.set_unused(self.receive_share.capacity() * left / all.max(1));
+        let probes = self.counters.probes;
         while let Some((moment, index)) = self.alarms.due(cx.now) {
             let Some(session) = self.table.at(index) else { continue };
             if session.alarm.came_up(moment) {
                 self.with(index, cx, out, |session, desk| session.on_time(desk));
             }
         }
+        if self.counters.probes > probes && cx.memory.transmit.at_home() == 0 {
+            self.on_short_memory(cx.now);
+        }
+        self.relieve(cx, out);
         self.retry_at = Instant::NEVER;
         for lane in 0..self.lines.len() {
             let room = rooms.get(lane).copied().unwrap_or(0);
@@ -758,7 +863,7 @@ impl Tcp {
 
     /// The next moment at which something happens by itself: may be early, never late.
     pub fn deadline(&self) -> Instant {
-        self.alarms.next().min(self.retry_at)
+        self.alarms.next().min(self.retry_at).min(self.sweep_at)
     }
 
     fn put_in_line(&mut self, index: u32) {
@@ -807,7 +912,7 @@ impl Tcp {
             counters: &mut self.counters,
         };
         work(session, &mut desk);
-        let (id, closed) = (session.id, session.state == State::Closed);
+        let (id, closed, claim) = (session.id, session.state == State::Closed, session.claim);
         let rests = session.state == State::TimeWait && !rested;
         if let Some(number) = waiting
             && (closed || session.listener.is_none())
@@ -815,8 +920,13 @@ impl Tcp {
         {
             listener.waiting -= 1;
         }
+        if waiting.is_some() && (closed || session.listener.is_none()) {
+            self.claims.set_half_open(claim, false);
+        }
         if closed {
             self.table.remove(index);
+            self.claims.end(claim);
+            self.receive_share.set_sessions(claim.owner, self.claims.sessions(claim.owner));
         } else if !session.in_line {
             self.put_in_line(index);
         }
@@ -858,6 +968,11 @@ impl Writer<'_> {
         self.room
     }
 
+    /// Whether nothing of the stream is under way or waits.
+    pub fn is_empty(&self) -> bool {
+        self.session.queued() == 0
+    }
+
     /// Bytes that may be taken of a write of `wanted`: less than the low-water mark only if it is all.
     #[inline]
     pub fn room_for(&self, wanted: usize) -> usize {
@@ -884,7 +999,7 @@ impl Writer<'_> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        self.share.change(self.before, self.session.queued());
+        self.share.change(self.before, self.session.queued(), self.session.claim);
     }
 }
 

@@ -24,6 +24,7 @@ mod watch;
 #[cfg(test)]
 mod wraps;
 
+use super::claims::Claim;
 use super::congestion::Congestion;
 use super::rack::Rack;
 use super::receive::Early;
@@ -104,6 +105,8 @@ pub(super) struct Session {
     pub(super) in_line: bool,
     /// The way on which its segments leave: that of the last segment that came.
     pub(super) lane: usize,
+    /// Whose it is, for the ledgers.
+    pub(super) claim: Claim,
     pseudo: Sum,
     mss: u32,
     /// Timestamps, while we offer them or since both want them.
@@ -220,6 +223,7 @@ impl Session {
             alarm: Alarm::default(),
             in_line: false,
             lane: 0,
+            claim: Claim::default(),
             pseudo: checksum::pseudo(local.ip(), remote.ip(), protocol::TCP, 0),
             mss,
             stamps: config.timestamps.then(|| Stamps::new(beginning.stamp_offset)),
@@ -293,25 +297,47 @@ impl Session {
     }
 
     /// Bytes that the host may hand over now.
-    pub(super) fn room(&self, config: &Config, share: &Share) -> usize {
-        match self.free(config, share) {
+    pub(super) fn room(&self, config: &Config, share: &Share, now: Instant) -> usize {
+        match self.free(config, share, now) {
             0 => 0,
             free => free as usize + config.write_beyond_bytes as usize,
         }
     }
 
     /// Bytes of the send buffer that are free.
-    fn free(&self, config: &Config, share: &Share) -> u32 {
+    fn free(&self, config: &Config, share: &Share, now: Instant) -> u32 {
         if !self.takes_data() {
             return 0;
         }
         let held = self.queue.bytes();
-        let mut most = self.send_most(config).min(share.allowance(held, config.floor_bytes));
+        let mut most = self.send_most(config).min(self.allowance(config, share, now));
         if share.is_scarce() && self.is_shut_out() {
             // What its peer does not take helps nobody.
             most = most.min(config.floor_bytes);
         }
         most.saturating_sub(held)
+    }
+
+    /// What its share of memory lets it hold for sending.
+    fn allowance(&self, config: &Config, share: &Share, now: Instant) -> u32 {
+        share.allowance(self.queue.bytes(), config.floor_bytes, self.claim, self.watch.earned(now))
+    }
+
+    /// Whether memory, not its buffer, bounds what it may hold though its peer takes what it is sent.
+    pub(super) fn is_short_of_memory(&self, config: &Config, share: &Share, now: Instant) -> bool {
+        let wants = self.send_most(config).min(config.send_buffer_bytes);
+        let takes = self.queue.bytes() == 0 || self.watch.earned(now) > 0;
+        self.takes_data() && takes && self.allowance(config, share, now) < wants
+    }
+
+    /// Whether its address or its owner bounds what it may hold.
+    pub(super) fn is_bound_by_claim(&self, config: &Config, share: &Share) -> bool {
+        share.is_bound_by_claim(self.queue.bytes(), config.floor_bytes, self.claim)
+    }
+
+    /// Since when bytes have waited for the peer to take as much as a floor of them; none: none wait.
+    pub(super) fn stuck_since(&self) -> Option<Instant> {
+        (self.queue.bytes() > 0).then(|| self.watch.turn_at()).filter(|since| *since != Instant::NEVER)
     }
 
     /// The least that is taken of a write that does not fit.
@@ -325,8 +351,8 @@ impl Session {
     }
 
     /// Whether a writer that was refused is to be woken.
-    pub(super) fn wakes_writer(&self, config: &Config, share: &Share) -> bool {
-        let free = self.free(config, share);
+    pub(super) fn wakes_writer(&self, config: &Config, share: &Share, now: Instant) -> bool {
+        let free = self.free(config, share, now);
         match config.send_low_water_bytes {
             // With nothing under way nobody would ask again.
             None if self.queue.bytes() == 0 => free > 0,
@@ -389,6 +415,11 @@ impl Session {
         self.end(Reason::Aborted, desk);
     }
 
+    /// Makes way for another in the backlog: nobody has been told of it.
+    pub(super) fn displace(&mut self, desk: &mut Desk<'_, '_>) {
+        self.end(Reason::Aborted, desk);
+    }
+
     /// The host sends no more and reads no more.
     pub(super) fn leave(&mut self, desk: &mut Desk<'_, '_>) {
         self.left = true;
@@ -435,7 +466,7 @@ impl Session {
         (self.owed, self.duplicates) = (Owed::Nothing, 0);
         self.stop_timers();
         (self.ack_at, self.watch.at) = (Instant::NEVER, Instant::NEVER);
-        desk.send_share.change(self.queue.bytes(), 0);
+        desk.send_share.change(self.queue.bytes(), 0, self.claim);
         self.queue = SendQueue::default();
         self.board = Scoreboard::default();
         self.early.clear();

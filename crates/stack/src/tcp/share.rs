@@ -1,16 +1,29 @@
-//! Shares of a common memory: many sessions, one pool, nobody starved.
+//! Shares of a common memory: sessions of many addresses and programs over one pool.
 //!
-//! Rule      a session may hold up to what *nobody* holds: its allowance is half of all that the others leave
-//!           (dynamic thresholds with a factor of 1: Choudhury and Hahne 1998). One greedy session gets half of the
-//!           memory, n get 1/(n+1) each, and 1/(n+1) stays free for whoever comes next.
-//! Floor     below `floor_bytes` a session is never refused by the ledger: an idle one costs nothing, and a new one
-//!           always starts.
-//! Scarce    once a quarter is left, whose peer keeps its window closed is promised no more than the floor: it would hold what it has
-//!           for as long as its peer likes.
+//! Purpose   nobody who wants memory waits for somebody who keeps it: what is kept is bounded by session, by peer address and by owner.
+//! Session   may hold half of what all others leave (dynamic thresholds with a factor of 1: Choudhury and Hahne 1998), and below
+//!           `floor_bytes` more than that: n greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
+//! Address   the sessions of one peer address (IPv4 /32, IPv6 /64) may together hold half of what other addresses leave; while no
+//!           other holds anything, all but an eighth, which is for the next that comes. With `fairness = "flow"` addresses do not count.
+//! Owner     the same for the sessions of one attached program; the board's own services are one owner, and have no bound while
+//!           they are alone. Addresses share what their owner may hold.
+//! Earned    of the last half a session may hold [`START_BYTES`], and else twice what its peer has acknowledged of late; of the last eighth
+//!           nothing that is not earned; of the last sixteenth an eighth of what is. What is left is for those who take what they are sent.
+//! Receiving windows are promises, which are not taken back, and few are used at once: a session of the board's own services, which
+//!           read, is always promised its floor. Those of an attached program beyond its share have that much if it is no more than an
+//!           eighth of the pages that are not in use, divided among the program's sessions, and at least an eighth of the floor. Of the
+//!           pages that are not in use the sessions of an owner that has hardly any are promised a quarter.
 //! Pages     a holder's bytes lie in pages that are not all full: whoever holds anything is charged `overhead` on top.
 //! Off       a ledger may be told to promise anything to everybody, as boards did before (`Config::shares`).
-//! Limits    a ledger promises, it does not allocate: floors may add up to more than there is, and then the pool
-//!           itself refuses and the asker waits its turn.
+//! Cost      what each address and owner holds stands at a number that a session keeps: nothing is looked up.
+
+use super::claims::Claim;
+use alloc::vec::Vec;
+
+/// What a session may hold of the last half before its peer has acknowledged anything: one page.
+const START_BYTES: u32 = 4096;
+/// Sessions whose floors an address, or an owner, may always hold together, as long as anything is left.
+const FLOORS: u64 = 4;
 
 /// The ledger of one pool.
 #[derive(Debug)]
@@ -19,16 +32,40 @@ pub(super) struct Share {
     held: u64,
     overhead: u64,
     limits: bool,
+    by_address: bool,
+    /// Bytes of pages that are not in use, whatever is promised of them.
+    unused: u64,
+    /// What the sessions of each claim hold.
+    claims: Vec<u64>,
+    /// How many sessions an owner has, of windows alone.
+    members: Vec<u32>,
+    /// How often somebody came to hold less.
+    releases: u64,
 }
 
 impl Share {
     pub(super) fn new(capacity_bytes: u64, overhead_bytes: u32) -> Share {
-        Share { capacity: capacity_bytes, held: 0, overhead: u64::from(overhead_bytes), limits: true }
+        Share {
+            capacity: capacity_bytes,
+            held: 0,
+            overhead: u64::from(overhead_bytes),
+            limits: true,
+            by_address: true,
+            unused: capacity_bytes,
+            claims: Vec::new(),
+            members: Vec::new(),
+            releases: 0,
+        }
     }
 
     /// A ledger that refuses nothing.
     pub(super) fn without_limits(self) -> Share {
         Share { limits: false, ..self }
+    }
+
+    /// A ledger for which addresses do not count.
+    pub(super) fn by_flow(self) -> Share {
+        Share { by_address: false, ..self }
     }
 
     /// What holding so many bytes costs.
@@ -37,15 +74,101 @@ impl Share {
         if bytes == 0 { 0 } else { u64::from(bytes) + self.overhead }
     }
 
-    /// How much a session that holds `own` may hold in all.
     #[inline]
-    pub(super) fn allowance(&self, own: u32, floor: u32) -> u32 {
+    fn of(&self, number: u32) -> u64 {
+        self.claims.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// What somebody who holds `own` of `limit` may hold where others hold `others` of it.
+    #[inline]
+    fn part(limit: u64, others: u64) -> u64 {
+        if others == 0 { limit - limit / 8 } else { limit.saturating_sub(others) / 2 }
+    }
+
+    /// What a session that holds `own` may hold by its owner and its address.
+    #[inline]
+    fn claim_allows(&self, own: u64, floor: u32, claim: Claim) -> u64 {
+        let (owner, address) = (self.of(claim.owner), self.of(claim.address));
+        let others = self.held - owner;
+        let least = FLOORS * (u64::from(floor) + self.overhead);
+        // The board's own services have no bound but the memory's while no program is attached.
+        let is_alone = others == 0 && claim.is_boards;
+        let of_owner = if is_alone { self.capacity } else { Share::part(self.capacity, others) };
+        let by_owner = if is_alone { u64::MAX } else { of_owner.max(least).saturating_sub(owner - own) };
+        if !self.by_address {
+            return by_owner;
+        }
+        let of_address = Share::part(of_owner, owner - address).max(least);
+        by_owner.min(of_address.saturating_sub(address - own))
+    }
+
+    /// How much a session that holds `own` may hold in all, whose peer has acknowledged `earned` of late.
+    #[inline]
+    pub(super) fn allowance(&self, own: u32, floor: u32, claim: Claim, earned: u32) -> u32 {
         if !self.limits {
             return u32::MAX;
         }
-        let others = self.held - self.charge(own);
-        let half = (self.capacity.saturating_sub(others) / 2).saturating_sub(self.overhead);
-        u32::try_from(half).unwrap_or(u32::MAX).max(floor)
+        let charged = self.charge(own);
+        let free = self.capacity.saturating_sub(self.held - charged);
+        let most = (free / 2).saturating_sub(self.overhead).max(u64::from(floor));
+        let most = if free > self.capacity / 2 { most } else { most.min(self.earned(free, floor, earned)) };
+        let bound = free.min(self.claim_allows(charged, floor, claim)).saturating_sub(self.overhead);
+        u32::try_from(most.min(bound)).unwrap_or(u32::MAX)
+    }
+
+    /// What a session may hold of the last half, `free` of it left.
+    fn earned(&self, free: u64, floor: u32, earned: u32) -> u64 {
+        let (earned, start) = (u64::from(earned), u64::from(START_BYTES.min(floor)));
+        if free > self.capacity / 8 {
+            start.max(2 * earned)
+        } else if free > self.capacity / 16 {
+            2 * earned
+        } else {
+            Some(earned / 8).filter(|part| *part >= start).unwrap_or(0)
+        }
+    }
+
+    /// How much a session that was promised `own` may be promised in all.
+    #[inline]
+    pub(super) fn promise(&self, own: u32, floor: u32, claim: Claim) -> u32 {
+        if !self.limits {
+            return u32::MAX;
+        }
+        let charged = self.charge(own);
+        let half = self.capacity.saturating_sub(self.held - charged) / 2;
+        let most = half.max(u64::from(floor)).min(self.claim_allows(charged, floor, claim));
+        // What others are promised and do not use keeps no window shut: an owner has a quarter of the pages that are left.
+        let owner = self.of(claim.owner);
+        let quarter = if self.held == owner { 0 } else { self.unused / 4 };
+        let of_unused = quarter.saturating_sub(owner - charged) / 2;
+        let least = match self.members.get(claim.owner as usize) {
+            Some(sessions) if !claim.is_boards => {
+                let part = self.unused / 8 / u64::from(*sessions).max(1);
+                u32::try_from(part).unwrap_or(u32::MAX).clamp(floor / 8, floor)
+            }
+            _ => floor,
+        };
+        u32::try_from(most.max(of_unused)).unwrap_or(u32::MAX).max(least)
+    }
+
+    /// Says how many sessions an owner has.
+    pub(super) fn set_sessions(&mut self, owner: u32, sessions: usize) {
+        if self.members.len() <= owner as usize {
+            self.members.resize(owner as usize + 1, 0);
+        }
+        self.members[owner as usize] = sessions as u32;
+    }
+
+    /// Says how many bytes of pages are not in use.
+    pub(super) fn set_unused(&mut self, bytes: u64) {
+        self.unused = bytes;
+    }
+
+    /// Whether a session that holds `own` is bounded by its address or its owner, not by the memory there is.
+    pub(super) fn is_bound_by_claim(&self, own: u32, floor: u32, claim: Claim) -> bool {
+        let charged = self.charge(own);
+        let free = self.capacity.saturating_sub(self.held - charged);
+        self.limits && self.claim_allows(charged, floor, claim) < free / 2
     }
 
     /// Whether more than three quarters are held.
@@ -54,10 +177,39 @@ impl Share {
         self.limits && self.held > self.capacity / 4 * 3
     }
 
+    /// What nobody holds.
+    pub(super) fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.held)
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// What the sessions of one claim hold.
+    pub(super) fn held_by(&self, number: u32) -> u64 {
+        self.of(number)
+    }
+
+    /// How often somebody came to hold less.
+    pub(super) fn releases(&self) -> u64 {
+        self.releases
+    }
+
     /// A session that held `before` now holds `after`.
     #[inline]
-    pub(super) fn change(&mut self, before: u32, after: u32) {
-        self.held = self.held + self.charge(after) - self.charge(before);
+    pub(super) fn change(&mut self, before: u32, after: u32, claim: Claim) {
+        let (less, more) = (self.charge(before), self.charge(after));
+        self.releases += u64::from(more < less);
+        self.held = self.held + more - less;
+        let most = claim.owner.max(claim.address) as usize;
+        if self.claims.len() <= most {
+            self.claims.resize(most + 1, 0);
+        }
+        for number in [claim.owner, claim.address] {
+            let held = &mut self.claims[number as usize];
+            *held = *held + more - less;
+        }
     }
 
     #[cfg(test)]
@@ -70,46 +222,132 @@ impl Share {
 mod tests {
     use super::*;
 
+    /// One address of the board's own services.
+    fn claim(address: u32) -> Claim {
+        Claim { owner: 0, address, is_boards: true }
+    }
+
+    /// Lets sessions grow in turn until nothing moves; what they hold.
+    fn settle(share: &mut Share, claims: &[Claim]) -> Vec<u64> {
+        let mut held = alloc::vec![0u32; claims.len()];
+        for _ in 0..2000 {
+            for (own, claim) in held.iter_mut().zip(claims) {
+                let next = share.allowance(*own, 0, *claim, u32::MAX);
+                share.change(*own, next, *claim);
+                *own = next;
+            }
+        }
+        held.into_iter().map(u64::from).collect()
+    }
+
+    fn near(one: u64, other: u64) -> bool {
+        one.abs_diff(other) * 50 <= other
+    }
+
     #[test]
-    fn greedy_sessions_settle_at_equal_shares_and_leave_one_free() {
+    fn greedy_sessions_of_one_address_share_all_but_an_eighth() {
         for sessions in [1u64, 2, 15, 60] {
             let mut share = Share::new(8 << 20, 0);
-            let mut held = alloc::vec![0u32; sessions as usize];
-            for _ in 0..2000 {
-                for own in &mut held {
-                    let next = share.allowance(*own, 0);
-                    share.change(*own, next);
-                    *own = next;
-                }
+            let held = settle(&mut share, &alloc::vec![claim(1); sessions as usize]);
+            let all = held.iter().sum::<u64>();
+            assert!(near(all, ((8 << 20) * sessions / (sessions + 1)).min(7 << 20)), "{sessions}: {held:?}");
+        }
+    }
+
+    #[test]
+    fn greedy_addresses_settle_at_equal_shares_and_leave_one_free() {
+        for addresses in [2u64, 3, 15] {
+            let mut share = Share::new(8 << 20, 0);
+            // Some have many sessions, one has a single one.
+            let mut claims = alloc::vec![claim(1)];
+            (1..addresses).for_each(|n| claims.extend([claim(1 + n as u32); 40]));
+            let held = settle(&mut share, &claims);
+            let fair = (8 << 20) / (addresses + 1);
+            assert!(near(held[0], fair), "{} of {fair}", held[0]);
+            for number in 2..=addresses {
+                assert!(near(share.held_by(number as u32), fair), "{addresses}: {number}");
             }
-            let fair = (8 << 20) / (sessions + 1);
-            for own in held {
-                assert!(u64::from(own).abs_diff(fair) * 100 <= fair, "{own} of {fair}");
-            }
+        }
+    }
+
+    #[test]
+    fn whoever_comes_after_a_greedy_address_finds_room() {
+        let mut share = Share::new(64 << 20, 8 << 10);
+        settle(&mut share, &alloc::vec![claim(1); 600]);
+        assert!(share.free() >= 8 << 20, "{}", share.free());
+        assert!(share.allowance(0, 16 << 10, claim(2), u32::MAX) > 3 << 20);
+        // By flow there is but what the sessions leave each other.
+        let mut share = Share::new(64 << 20, 8 << 10).by_flow();
+        settle(&mut share, &alloc::vec![claim(1); 600]);
+        assert!(share.free() < 1 << 20, "{}", share.free());
+    }
+
+    #[test]
+    fn owners_share_before_their_addresses_do() {
+        let mut share = Share::new(64 << 20, 0);
+        let program = |owner: u32| Claim { owner, address: 50, is_boards: false };
+        let greedy: Vec<Claim> = (0..300).map(|n| Claim { address: 100 + n, ..program(1) }).collect();
+        settle(&mut share, &greedy);
+        assert!(share.held_by(1) <= 56 << 20, "{}", share.held_by(1));
+        assert!(share.allowance(0, 16 << 10, program(2), u32::MAX) > 3 << 20);
+    }
+
+    #[test]
+    fn what_is_left_is_for_those_whose_peers_take_it() {
+        let mut share = Share::new(1 << 20, 0);
+        let claims = [claim(1), claim(2)];
+        // What others hold, what was earned, what may be held.
+        for (held, earned, expected) in [
+            (0, 0, 1 << 19),
+            (600, 0, 4 << 10),
+            (600, 10 << 10, 20 << 10),
+            (600, 1 << 20, 212 << 10),
+            (900, 0, 0),
+            (900, 10 << 10, 20 << 10),
+            (1000, 10 << 10, 0),
+            (1000, 128 << 10, 16 << 10),
+            (1024, 128 << 10, 0),
+        ] {
+            share.change(0, held << 10, claims[0]);
+            assert_eq!(share.allowance(0, 16 << 10, claims[1], earned), expected, "{held} {earned}");
+            share.change(held << 10, 0, claims[0]);
         }
     }
 
     #[test]
     fn pages_that_are_not_full_are_charged_once_a_holder() {
         let mut share = Share::new(1000, 100);
-        share.change(0, 1);
-        share.change(1, 50);
-        assert_eq!(share.allowance(0, 0), (1000 - 150) / 2 - 100);
-        share.change(50, 0);
-        assert_eq!(share.held(), 0);
+        share.change(0, 1, claim(1));
+        share.change(1, 50, claim(1));
+        assert_eq!(share.allowance(0, 0, claim(2), u32::MAX), (1000 - 150) / 2 - 100);
+        share.change(50, 0, claim(1));
+        assert_eq!((share.held(), share.held_by(0), share.held_by(1)), (0, 0, 0));
     }
 
     #[test]
     fn without_limits_everybody_is_promised_everything() {
         let mut share = Share::new(1000, 0).without_limits();
-        share.change(0, 5000);
-        assert_eq!((share.allowance(0, 64), share.held()), (u32::MAX, 5000));
+        share.change(0, 5000, claim(1));
+        assert_eq!((share.allowance(0, 64, claim(1), 0), share.held()), (u32::MAX, 5000));
     }
 
     #[test]
-    fn a_newcomer_always_has_its_floor() {
+    fn a_window_is_promised_to_whoever_comes() {
         let mut share = Share::new(1000, 0);
-        share.change(0, 1000);
-        assert_eq!(share.allowance(0, 64), 64);
+        share.change(0, 1000, claim(1));
+        assert_eq!(share.promise(0, 64, claim(2)), 64);
+        assert_eq!(share.promise(0, 64, claim(1)), 64);
+        // One program is promised everything. While it uses little of it another has some, too.
+        let program = |owner| Claim { owner, address: 90 + owner, is_boards: false };
+        let mut share = Share::new(16_000, 0);
+        share.change(0, 16_000, program(7));
+        let promised = |share: &Share, owner| share.promise(0, 64, program(owner));
+        for (sessions, expected) in [(1, 64), (50, 40), (1000, 8)] {
+            share.set_sessions(7, sessions);
+            assert_eq!(promised(&share, 7), expected, "{sessions} sessions of the greedy one");
+        }
+        assert_eq!(promised(&share, 8), 2000);
+        share.set_unused(3200);
+        assert_eq!((promised(&share, 7), promised(&share, 8)), (8, 400));
     }
 }

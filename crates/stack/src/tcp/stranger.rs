@@ -5,9 +5,11 @@
 //! Others    are answered with a reset. Answers without a session are written into the PDU of what they answer, so that
 //!           a flood takes no memory.
 
+use super::config::Fairness;
 use super::cookie::{self, SynCookies};
 use super::secret::Beginning;
-use super::{Outbox, Segment, Tcp, resting};
+use super::{Outbox, Owner, Segment, SessionId, Tcp, resting};
+use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use kiban_ground::{Context, Instant, Pdu};
 use kiban_wire::checksum;
@@ -17,11 +19,15 @@ use kiban_wire::tcp::{Flags, Header, Options, Sequence};
 /// Somebody who waits for sessions.
 pub(super) struct Listener {
     pub(super) number: u32,
+    /// Whose the sessions are that it makes.
+    pub(super) owner: Owner,
     pub(super) local: SocketAddr,
     /// An unspecified IPv6 address stands for the IPv4 addresses, too.
     pub(super) dual: bool,
     /// Sessions that have begun and are not made yet.
     pub(super) waiting: usize,
+    /// Those, the oldest first, where nothing but their number bounds them (without cookies). Some may be open, or gone.
+    pub(super) half_open: VecDeque<SessionId>,
     /// Until when an acknowledgement may bring a cookie back.
     pub(super) cookies_until: Instant,
 }
@@ -62,29 +68,73 @@ impl Tcp {
             self.counters.unacceptable += 1;
             return;
         }
+        let (number, owner) = (listener.number, listener.owner);
         let full = listener.waiting >= self.config.backlog;
         let with_cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
             SynCookies::Full => full,
             SynCookies::Always => true,
         };
-        if self.table.len() >= self.config.sessions_max || (full && !with_cookie) {
+        if self.table.len() >= self.config.sessions_max {
+            self.counters.requests_dropped += 1;
+            return;
+        }
+        if !self.may_own_more(owner, remote.ip(), true) {
+            self.counters.sessions_limited_by_address += 1;
+            return;
+        }
+        if full && !with_cookie && !self.displace(number, remote, cx, out) {
             self.counters.requests_dropped += 1;
             return;
         }
         if with_cookie {
+            let Some(listener) = who_listens(&mut self.listeners, local) else { return };
             listener.cookies_until = cx.now + cookie::LIFE;
             self.counters.cookies_out += 1;
             self.counters.segments_out += 1;
             let answer = cookie::answer(&self.secret, &self.config, (local, remote), header, cx.now);
             return send_alone(&answer, (local, remote), pdu, out);
         }
-        listener.waiting += 1;
         self.counters.requests_in += 1;
-        let number = listener.number;
         let beginning = resting::behind(self.secret.beginning(local, remote, cx.now), least);
-        let id = self.begin((local, remote), beginning, Some(number), lane);
+        let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
+        let is_bounded = self.config.syn_cookies == SynCookies::Off;
+        if let Some(listener) = who_listens(&mut self.listeners, local) {
+            listener.waiting += 1;
+            if is_bounded {
+                if listener.half_open.len() > 2 * self.config.backlog {
+                    let table = &self.table;
+                    let waits = |id: &SessionId| {
+                        table.get(*id).is_some_and(|session| session.listener == Some(number))
+                    };
+                    listener.half_open.retain(waits);
+                }
+                listener.half_open.push_back(id);
+            }
+        }
         self.with(id.index, cx, out, |session, desk| session.on_first_syn(header, desk));
+    }
+
+    /// A full backlog makes room for an address that has less of it: the oldest of the address that has most goes, without a word.
+    /// Whether one went.
+    fn displace(&mut self, number: u32, remote: SocketAddr, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
+        if !self.config.shares || self.config.fairness == Fairness::Flow {
+            return false;
+        }
+        let Some(listener) = self.listeners.iter_mut().find(|listener| listener.number == number) else {
+            return false;
+        };
+        let (table, claims) = (&self.table, &self.claims);
+        let own = claims.half_open_of(listener.owner, remote.ip());
+        let waits = |id: &SessionId| table.get(*id).is_some_and(|session| session.listener == Some(number));
+        listener.half_open.retain(waits);
+        let count = |id: &SessionId| table.get(*id).map_or(0, |session| claims.half_open(session.claim));
+        // The first of equals is the oldest.
+        let most = listener.half_open.iter().rev().copied().max_by_key(count);
+        let Some(id) = most.filter(|id| count(id) > own + 1) else { return false };
+        self.counters.half_open_displaced += 1;
+        self.with(id.index, cx, out, |session, desk| session.displace(desk));
+        true
     }
 
     /// An acknowledgement for a listener: the last segment of a handshake that only the peer remembers, or a mistake.
@@ -106,16 +156,22 @@ impl Tcp {
             found
         };
         let Some(syn) = syn else { return self.answer_reset(local, remote, header, pdu, out) };
+        let (number, owner) = (listener.number, listener.owner);
         if self.table.len() >= self.config.sessions_max {
             self.counters.requests_dropped += 1;
             return;
         }
-        listener.waiting += 1;
-        let number = listener.number;
+        if !self.may_own_more(owner, remote.ip(), true) {
+            self.counters.sessions_limited_by_address += 1;
+            return;
+        }
         self.counters.cookies_in += 1;
         let beginning =
             Beginning { initial: header.acknowledgment - 1, ..self.secret.beginning(local, remote, cx.now) };
-        let id = self.begin((local, remote), beginning, Some(number), lane);
+        let id = self.begin((local, remote), beginning, (owner, Some(number)), lane);
+        if let Some(listener) = who_listens(&mut self.listeners, local) {
+            listener.waiting += 1;
+        }
         self.with(id.index, cx, out, |session, desk| session.on_cookie(&syn, header, pdu, desk));
     }
 

@@ -87,11 +87,11 @@ impl Session {
         let queued = self.queue.bytes();
         let bytes = acknowledged.min(queued);
         self.queue.acknowledged(bytes, &mut desk.cx.memory.transmit);
-        desk.send_share.change(queued, self.queue.bytes());
+        desk.send_share.change(queued, self.queue.bytes(), self.claim);
         self.tally.bytes_acknowledged += u64::from(bytes);
         let finished = acknowledged > bytes;
         self.una = ack;
-        self.watch.on_progress();
+        self.watch.on_progress(bytes, self.queue.bytes(), desk.config.floor_bytes, desk.cx.now);
         self.forget_urgent();
         if self.next.lt(ack) {
             self.next = ack;

@@ -156,7 +156,7 @@ impl Session {
         self.recover = ack - 1;
         self.sent_at = desk.cx.now;
         self.watch.on_heard(desk.cx.now);
-        self.watch.on_progress();
+        self.watch.on_opened();
         if lost > 1 {
             // RFC 6928 §2: when more than one SYN was lost, one segment is enough to begin with.
             self.congestion.begin_with(self.mss);

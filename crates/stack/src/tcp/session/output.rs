@@ -75,6 +75,7 @@ impl Session {
             self.resend_at = desk.cx.now + self.rtt.timeout(desk.config);
         }
         self.arm_watch(waits, desk.cx.now);
+        self.watch.on_waiting(self.queue.bytes(), desk.config.floor_bytes, desk.cx.now);
         self.note_limit(waits, desk.config, desk.cx.now);
         progress
     }
@@ -347,7 +348,7 @@ impl Session {
     pub(super) fn window_most(&self, desk: &Desk<'_, '_>) -> u32 {
         let config = desk.config;
         self.receive_most(config)
-            .min(desk.receive_share.allowance(self.committed, config.floor_bytes))
+            .min(desk.receive_share.promise(self.committed, config.floor_bytes, self.claim))
             .min(0xffff << self.receive_shift)
     }
 
@@ -418,7 +419,7 @@ impl Session {
             }
             _ => self.held,
         };
-        desk.receive_share.change(self.committed, now);
+        desk.receive_share.change(self.committed, now, self.claim);
         self.committed = now;
     }
 }

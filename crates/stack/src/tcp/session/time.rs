@@ -62,10 +62,6 @@ impl Session {
         }
         let outstanding = self.una.distance(self.max);
         if outstanding == 0 || self.probe {
-            if self.keeps_memory_from_others(desk) {
-                desk.counters.stuck_cut += 1;
-                return self.give_up(desk);
-            }
             // RFC 9293 §3.8.6.1: the window is closed: one byte asks whether it still is.
             self.rtt.on_timeout();
             self.start_over();

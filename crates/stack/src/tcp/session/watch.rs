@@ -4,8 +4,8 @@
 //!             before the next one asks; as many questions without an answer as are set end the session.
 //! Patience    `user_timeout` bounds how long bytes may wait for their acknowledgement, sent or not (RFC 9293 §3.8.3,
 //!             RFC 5482 §3.1; as in Linux a closed window counts).
-//! Memory      a peer that keeps its window closed keeps our pages, for ever if it wants to (MUST-37). Where none is left for
-//!             anybody else, `stuck_patience` bounds it (RFC 6429 §3).
+//! Memory      a peer that takes nothing, or a byte now and then, keeps our pages, for ever if it wants to (MUST-37). How long it has
+//!             taken for as much as a floor is noted; where others want memory, `pressure` gives such sessions up (RFC 6429 §3).
 //! Deadline    one for all, early at the most: what was heard since is looked at when it comes up.
 
 use super::{Desk, Session};
@@ -16,6 +16,9 @@ use core::time::Duration;
 use kiban_ground::Instant;
 use kiban_wire::tcp::{Flags, Options};
 
+/// What a peer has acknowledged is remembered for once to twice as long.
+const RECENT: Duration = Duration::from_secs(1);
+
 /// What is watched of one session.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -25,6 +28,12 @@ pub(super) struct Watch {
     heard_at: Instant,
     /// Since when bytes wait for their acknowledgement; never: none do.
     owing_since: Instant,
+    /// Since when the peer has taken less than a floor, or all that waited, and how much of that is left to take; never: nothing waits.
+    turn_at: Instant,
+    turn_left: u32,
+    /// What the peer has acknowledged since `earning_since`, and in the period before that.
+    earned: [u32; 2],
+    earning_since: Instant,
     /// Questions without an answer, and when the next one goes.
     asked: u32,
     ask_at: Instant,
@@ -38,6 +47,10 @@ impl Watch {
             user_timeout: config.user_timeout,
             heard_at: Instant::ZERO,
             owing_since: Instant::NEVER,
+            turn_at: Instant::NEVER,
+            turn_left: 0,
+            earned: [0; 2],
+            earning_since: Instant::ZERO,
             asked: 0,
             ask_at: Instant::NEVER,
             at: Instant::NEVER,
@@ -61,10 +74,48 @@ impl Watch {
         self.heard_at
     }
 
-    /// Bytes were acknowledged: the others have waited for nothing yet.
-    #[inline]
-    pub(super) fn on_progress(&mut self) {
+    /// The handshake is complete: nothing has waited yet.
+    pub(super) fn on_opened(&mut self) {
         self.owing_since = Instant::NEVER;
+    }
+
+    /// So many bytes were acknowledged and so many are left: these have waited for nothing yet.
+    #[inline]
+    pub(super) fn on_progress(&mut self, bytes: u32, left: u32, floor: u32, now: Instant) {
+        self.owing_since = Instant::NEVER;
+        if bytes == 0 {
+            return;
+        }
+        if self.earning_since + RECENT <= now {
+            let recent = self.earning_since + 2 * RECENT > now;
+            self.earned = [0, if recent { self.earned[0] } else { 0 }];
+            self.earning_since = now;
+        }
+        self.earned[0] = self.earned[0].saturating_add(bytes);
+        self.turn_left = self.turn_left.saturating_sub(bytes);
+        if left == 0 || self.turn_left == 0 {
+            self.turn_at = Instant::NEVER;
+            self.on_waiting(left, floor, now);
+        }
+    }
+
+    /// So many bytes wait for their acknowledgement.
+    #[inline]
+    pub(super) fn on_waiting(&mut self, bytes: u32, floor: u32, now: Instant) {
+        if bytes > 0 && self.turn_at == Instant::NEVER {
+            (self.turn_at, self.turn_left) = (now, bytes.min(floor));
+        }
+    }
+
+    /// Since when the peer has taken less than a floor.
+    pub(super) fn turn_at(&self) -> Instant {
+        self.turn_at
+    }
+
+    /// Bytes that the peer has acknowledged of late.
+    #[inline]
+    pub(super) fn earned(&self, now: Instant) -> u32 {
+        if self.earning_since + 2 * RECENT > now { self.earned[0].saturating_add(self.earned[1]) } else { 0 }
     }
 
     fn patience_ends(&self) -> Instant {
@@ -146,18 +197,8 @@ impl Session {
         self.watch.at = self.watch.ask_at.min(self.watch.patience_ends());
     }
 
-    /// Whether bytes wait behind a closed window, for long, while nobody finds a page.
-    pub(super) fn keeps_memory_from_others(&self, desk: &mut Desk<'_, '_>) -> bool {
-        let Some(patience) = desk.config.stuck_patience.filter(|_| desk.config.shares) else { return false };
-        // A FIN alone keeps nothing.
-        self.queue.bytes() > 0
-            && self.watch.owing_since != Instant::NEVER
-            && self.watch.owing_since + patience <= desk.cx.now
-            && desk.cx.memory.transmit.at_home() == 0
-    }
-
     /// The peer was silent for too long, or took nothing. If it lives, it is to know.
-    pub(super) fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
+    pub(in crate::tcp) fn give_up(&mut self, desk: &mut Desk<'_, '_>) {
         if self.state.is_synchronised()
             && let Some(pdu) = desk.cx.memory.blocks.take()
         {

@@ -1,0 +1,562 @@
+//! Fairness of memory: hundreds of connections that take nothing, beside one that takes what it is sent. The honest one keeps at least
+//! 80 % of the throughput that it has beside a well-behaved third party.
+
+use kiban_board::streams::{Ask, Client, Desk, Layout, Read, Told};
+use kiban_board::{
+    AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, IpPortConfig, MemoryConfig, PortAddress,
+    PortConfig, StreamId,
+};
+use kiban_ground::{Instant, Region};
+use kiban_sim::{BoardNumber, CableConfig, Harm, Plug, Program, World};
+use kiban_stack::atm::{
+    FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route as CellRoute, Switch, SwitchPort,
+};
+use kiban_stack::ip::{Prefix, Route};
+use kiban_stack::tcp;
+use kiban_wire::atm::{Interface, Vc};
+use std::any::Any;
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+const PORT: u16 = 19;
+/// Connections that take nothing.
+const STUCK: usize = 600;
+
+fn at_ms(milliseconds: u64) -> Instant {
+    Instant::from_nanos(milliseconds * 1_000_000)
+}
+
+/// How a peer reads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Reads {
+    All,
+    Never,
+    /// So many bytes of each stream a second.
+    Trickle(usize),
+}
+
+/// Writes to all who call, without end.
+struct Pour {
+    listener: Option<u32>,
+}
+
+impl Pour {
+    fn write(stream: StreamId, host: &mut Host<'_>) {
+        while host.write(stream, &[7; 32 << 10]) == Ok(32 << 10) {}
+    }
+}
+
+impl Program for Pour {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        self.listener = host.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).ok();
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
+        match completion {
+            Completion::Accepted { stream, listener, .. } if self.listener == Some(listener) => {
+                Pour::write(stream, host);
+            }
+            Completion::Writable { stream } => Pour::write(stream, host),
+            Completion::PeerFinished { stream } | Completion::Ended { stream, .. } => {
+                let _ = host.close(stream);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Opens streams at a moment, and reads as it does.
+struct Callers {
+    remote: SocketAddr,
+    /// From where each is opened.
+    locals: Vec<IpAddr>,
+    begins: Instant,
+    reads: Reads,
+    streams: Vec<StreamId>,
+    received: Rc<Cell<u64>>,
+    next: Instant,
+}
+
+impl Callers {
+    fn new(remote: SocketAddr, locals: Vec<IpAddr>, begins: Instant, reads: Reads) -> Callers {
+        let (streams, received) = (Vec::new(), Rc::default());
+        Callers { remote, locals, begins, reads, streams, received, next: begins }
+    }
+
+    fn read(&self, stream: StreamId, most: usize, host: &mut Host<'_>) {
+        let (mut buffer, mut left) = (vec![0; 64 << 10], most);
+        while left > 0 {
+            let part = left.min(buffer.len());
+            let Ok(count @ 1..) = host.read(stream, &mut buffer[..part]) else { return };
+            left -= count;
+            self.received.set(self.received.get() + count as u64);
+        }
+    }
+
+    fn open(&mut self, local: IpAddr, host: &mut Host<'_>) {
+        self.streams.extend(host.open_from(SocketAddr::new(local, 0), self.remote));
+    }
+}
+
+impl Program for Callers {
+    fn start(&mut self, _: &mut Host<'_>, _: Instant) {}
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
+        match completion {
+            Completion::Readable { stream } if self.reads == Reads::All && self.streams.contains(&stream) => {
+                self.read(stream, usize::MAX, host);
+            }
+            // Who is given up comes again.
+            Completion::Ended { stream, .. } => {
+                if let Some(index) = self.streams.iter().position(|own| *own == stream) {
+                    self.streams.swap_remove(index);
+                    let local = self.locals[index % self.locals.len()];
+                    let _ = host.close(stream);
+                    self.open(local, host);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.next
+    }
+
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        self.next = Instant::NEVER;
+        if self.streams.is_empty() && now == self.begins {
+            for local in self.locals.clone() {
+                self.open(local, host);
+            }
+        } else if let Reads::Trickle(bytes) = self.reads {
+            self.streams.iter().for_each(|stream| self.read(*stream, bytes, host));
+        }
+        if let Reads::Trickle(_) = self.reads {
+            self.next = now + Duration::from_secs(1);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What joins the three boards.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Net {
+    /// A cable of 40 Mbit/s and 5 ms to each.
+    Ip,
+    /// A switch, a line to each.
+    Atm,
+}
+
+/// The board under test, the honest peer's and the others'.
+struct Stand {
+    world: World,
+    boards: [BoardNumber; 3],
+    net: Net,
+}
+
+fn ip_port(address: [u8; 4], prefix: &str) -> PortConfig {
+    PortConfig::Ip(IpPortConfig {
+        address: address.into(),
+        prefix: prefix.parse().unwrap(),
+        mtu_bytes: 1500,
+        packets_max: 256,
+        cuts: false,
+        merges: false,
+        believe_sums: false,
+    })
+}
+
+/// Addresses of the others.
+fn other(number: usize) -> IpAddr {
+    IpAddr::from([10, 2, (number / 200) as u8, 2 + (number % 200) as u8])
+}
+
+impl Stand {
+    fn new(net: Net, tcp: tcp::Config, transmit_bytes: usize, addresses: usize) -> Stand {
+        Stand::with(
+            net,
+            tcp,
+            transmit_bytes,
+            addresses,
+            tcp::Config { receive_buffer_bytes: 8 << 10, ..tcp::Config::default() },
+        )
+    }
+
+    fn with(
+        net: Net,
+        tcp: tcp::Config,
+        transmit_bytes: usize,
+        addresses: usize,
+        theirs: tcp::Config,
+    ) -> Stand {
+        let memory =
+            MemoryConfig { transmit_bytes: 32 << 20, receive_bytes: 32 << 20, ..MemoryConfig::default() };
+        let mut others = BoardConfig { seed: 3, tcp: theirs, memory, ..BoardConfig::default() };
+        let own = MemoryConfig { transmit_bytes, ..MemoryConfig::default() };
+        let mut board = BoardConfig { seed: 1, tcp, memory: own, ..BoardConfig::default() };
+        let mut honest = BoardConfig { seed: 2, ..BoardConfig::default() };
+        let whole: Prefix = "10.2.0.0/16".parse().unwrap();
+        match net {
+            Net::Ip => {
+                board.ports =
+                    vec![ip_port([10, 1, 0, 1], "10.1.0.0/16"), ip_port([10, 2, 255, 1], "10.2.0.0/16")];
+                honest.ports = vec![ip_port([10, 1, 0, 2], "10.1.0.0/16")];
+                let IpAddr::V4(first) = other(0) else { unreachable!() };
+                others.ports = vec![ip_port(first.octets(), "10.2.0.0/16")];
+            }
+            Net::Atm => {
+                let port = |host: u8, circuits: &[(u16, u8)]| {
+                    let mut port =
+                        AtmPortConfig::oc3c([10, 1, 0, host].into(), "10.1.0.0/16".parse().unwrap());
+                    let circuit = |(vci, peer): &(u16, u8)| {
+                        CircuitConfig::to(Vc::new(0, *vci), [10, 1, 0, *peer].into())
+                    };
+                    port.circuits = circuits.iter().map(circuit).collect();
+                    vec![PortConfig::Atm(port)]
+                };
+                board.ports = port(1, &[(100, 2), (101, 3)]);
+                honest.ports = port(2, &[(100, 1)]);
+                others.ports = port(3, &[(101, 1)]);
+                let route = Route {
+                    prefix: whole,
+                    port: 0,
+                    gateway: Some([10, 1, 0, 3].into()),
+                    source: [10, 1, 0, 1].into(),
+                    mtu_bytes: 9180,
+                };
+                board.routes.push(route);
+                others.addresses.push(PortAddress {
+                    port: 0,
+                    address: other(0),
+                    prefix: Prefix::new(other(0), 32),
+                });
+            }
+        }
+        for number in 1..addresses {
+            let address = other(number);
+            others.addresses.push(PortAddress { port: 0, address, prefix: Prefix::new(address, 32) });
+        }
+        let mut world = World::new(1);
+        let boards = [board, honest, others].map(|config| world.add_board(&config));
+        match net {
+            Net::Ip => {
+                let cable = CableConfig::ip(40_000_000, Duration::from_millis(5));
+                for side in 0..2 {
+                    let ends = (Plug::Board(boards[0], side), Plug::Board(boards[1 + side], 0));
+                    world.join_packets(ends.0, ends.1, &cable).unwrap();
+                }
+            }
+            Net::Atm => {
+                let port = SwitchPort::plain(Interval::of_line(OC3C_BITS_PER_SECOND), Interface::Uni, 10_000);
+                let mut switch = Switch::new(&[port; 3], FABRIC_DELAY);
+                for (out, vci) in [(1, 100), (2, 101)] {
+                    let name = Name::Circuit(Vc::new(0, vci));
+                    switch.add(CellRoute::plain(0, name, out, name, 10_000)).unwrap();
+                    switch.add(CellRoute::plain(out, name, 0, name, 10_000)).unwrap();
+                }
+                let switch = world.add_switch(switch);
+                for (number, board) in boards.into_iter().enumerate() {
+                    let metres = 200_000.0;
+                    world
+                        .join(Plug::Board(board, 0), Plug::Switch(switch, number), metres, Harm::NONE)
+                        .unwrap();
+                }
+            }
+        }
+        Stand { world, boards, net }
+    }
+
+    /// Where a peer finds the board.
+    fn board_at(&self, peer: usize) -> SocketAddr {
+        let address = match (self.net, peer) {
+            (Net::Ip, 2) => [10, 2, 255, 1],
+            _ => [10, 1, 0, 1],
+        };
+        SocketAddr::from((address, PORT))
+    }
+
+    /// Bytes that come to a counter in so many seconds from a moment on.
+    fn rate(&mut self, counter: &Rc<Cell<u64>>, from: Instant, seconds: u64) -> u64 {
+        self.world.run(from);
+        let before = counter.get();
+        self.world.run(from + Duration::from_secs(seconds));
+        counter.get() - before
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.world.board(self.boards[0]).counter("tcp", name)
+    }
+}
+
+/// Those beside the honest peer.
+#[derive(Clone, Copy, Debug)]
+struct Others {
+    connections: usize,
+    addresses: usize,
+    reads: Reads,
+    /// When they come; the honest one comes after a second.
+    begin: Instant,
+}
+
+const WELL_BEHAVED: Others = Others { connections: 1, addresses: 1, reads: Reads::All, begin: Instant::ZERO };
+
+/// What the honest peer is sent beside others, in ten seconds over cables and in five over ATM.
+fn honest_bytes(
+    net: Net,
+    tcp: &tcp::Config,
+    transmit_mib: usize,
+    others: Others,
+    from: Instant,
+) -> (u64, Stand) {
+    let mut stand = Stand::new(net, tcp.clone(), transmit_mib << 20, others.addresses);
+    stand.world.run_program(stand.boards[0], Box::new(Pour { listener: None }));
+    let honest = Callers::new(stand.board_at(1), vec![IpAddr::from([10, 1, 0, 2])], at_ms(1000), Reads::All);
+    let received = honest.received.clone();
+    let locals = (0..others.connections).map(|number| other(number % others.addresses)).collect();
+    let crowd = Callers::new(stand.board_at(2), locals, others.begin, others.reads);
+    stand.world.run_program(stand.boards[1], Box::new(honest));
+    stand.world.run_program(stand.boards[2], Box::new(crowd));
+    let bytes = stand.rate(&received, from, if net == Net::Ip { 10 } else { 5 });
+    (bytes, stand)
+}
+
+/// Checks the honest peer's share beside others who come before it, and who come after it: with so much transmit memory and from so
+/// many addresses.
+fn check_shares(net: Net, tcp: &tcp::Config, cases: &[(usize, usize)]) {
+    let mut short = Vec::new();
+    for begin in [Instant::ZERO, at_ms(4000)] {
+        let from = begin.max(at_ms(1500));
+        for (transmit_mib, addresses) in cases.iter().copied() {
+            let (fair, _) = honest_bytes(net, tcp, transmit_mib, WELL_BEHAVED, from);
+            for reads in [Reads::Never, Reads::Trickle(100)] {
+                let others = Others { connections: STUCK, addresses, reads, begin };
+                let (bytes, stand) = honest_bytes(net, tcp, transmit_mib, others, from);
+                let percent = bytes * 100 / fair;
+                let aborted = stand.counter("stuck_sessions_aborted");
+                println!("{net:?}, {transmit_mib} MiB, {others:?}: {percent} % of {fair}, {aborted} aborted");
+                if percent < 80 {
+                    short.push((transmit_mib, others, percent));
+                }
+            }
+        }
+    }
+    assert!(short.is_empty(), "{short:#?}");
+}
+
+#[test]
+fn stuck_connections_leave_an_honest_one_its_throughput_over_ip() {
+    check_shares(
+        Net::Ip,
+        &tcp::Config::default(),
+        &[(8, 1), (8, 3), (8, 30), (8, STUCK), (64, 1), (64, STUCK)],
+    );
+}
+
+#[test]
+fn stuck_connections_leave_an_honest_one_its_throughput_over_atm() {
+    let tcp = tcp::Config { mss: 9140, ..tcp::Config::default() };
+    check_shares(Net::Atm, &tcp, &[(8, 1), (8, 3), (64, STUCK)]);
+}
+
+#[test]
+fn stuck_connections_leave_an_honest_one_its_throughput_where_buffers_grow() {
+    let tcp = tcp::Config { autotune: true, ..tcp::Config::default() };
+    check_shares(Net::Ip, &tcp, &[(8, 1), (64, 1), (64, STUCK)]);
+}
+
+// ---- Attached programs ------------------------------------------------------------------------------------------
+
+/// A program that is attached to the board: it connects streams, and reads as it does, or writes without end.
+struct Attached {
+    client: Client,
+    desk: Desk,
+    remote: SocketAddr,
+    count: usize,
+    begins: Instant,
+    next: Instant,
+    reads: Reads,
+    writes: bool,
+    open: Vec<u32>,
+    moved: Rc<Cell<u64>>,
+}
+
+impl Attached {
+    fn new(remote: SocketAddr, count: usize, begins: Instant, reads: Reads, writes: bool) -> Attached {
+        let room = if count == 1 { 64 << 10 } else { 4 << 10 };
+        let layout = Layout::new(128, count, room).expect("within bounds");
+        let memory = Region::new(0, layout.bytes());
+        Attached {
+            client: Client::new(&memory, layout),
+            desk: Desk::new(&memory, layout),
+            remote,
+            count,
+            begins,
+            next: begins,
+            reads,
+            writes,
+            open: Vec::new(),
+            moved: Rc::default(),
+        }
+    }
+
+    fn work(&mut self, host: &mut Host<'_>) {
+        let mut busy = true;
+        while busy {
+            busy = false;
+            while let Some(told) = self.client.told().expect("a decent board") {
+                busy = true;
+                match told {
+                    Told::Opened { slot, .. } => self.open.push(slot),
+                    Told::Ended { slot, .. } => {
+                        self.open.retain(|own| *own != slot);
+                        self.client.ask(Ask::Close { slot }).expect("a decent board");
+                    }
+                    _ => {}
+                }
+            }
+            for slot in self.open.clone() {
+                if self.reads == Reads::All {
+                    let mut buffer = [0; 16 << 10];
+                    while let Ok(Read::Bytes(count)) = self.client.read(slot, &mut buffer) {
+                        busy = true;
+                        self.moved.set(self.moved.get() + count as u64);
+                    }
+                }
+                if self.writes {
+                    let bytes = [7; 16 << 10];
+                    while let Ok(count @ 1..) = self.client.write(slot, bytes[..].into()) {
+                        busy = true;
+                        self.moved.set(self.moved.get() + count as u64);
+                    }
+                }
+                self.client.arm(slot);
+            }
+            self.desk.work(host).expect("a decent client");
+            self.desk.tell().expect("a decent client");
+        }
+    }
+}
+
+impl Program for Attached {
+    fn start(&mut self, _: &mut Host<'_>, _: Instant) {}
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
+        if self.desk.on_completion(completion, host).expect("a decent client") {
+            self.desk.tell().expect("a decent client");
+            self.work(host);
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.next
+    }
+
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        self.next = Instant::NEVER;
+        assert_eq!(now, self.begins);
+        for _ in 0..self.count {
+            let slot = self.client.claim().expect("a slot is free");
+            self.client.ask(Ask::Connect { slot, local: None, remote: self.remote }).expect("room");
+            self.desk.work(host).expect("a decent client");
+        }
+        self.work(host);
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Takes all that comes.
+struct Drain {
+    reads: bool,
+}
+
+impl Program for Drain {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        host.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).expect("it is free");
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
+        if let Completion::Readable { stream } = completion
+            && self.reads
+        {
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(1..) = host.read(stream, &mut buffer) {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What an attached program moves in five seconds beside another that has `count` streams.
+fn attached_bytes(writes: bool, one_peer: bool, count: usize, is_stuck: bool) -> u64 {
+    let theirs = tcp::Config { receive_buffer_bytes: 16 << 10, ..tcp::Config::default() };
+    let mut stand = Stand::with(Net::Ip, tcp::Config::default(), 8 << 20, 1, theirs);
+    let (near, far) = (SocketAddr::from(([10, 1, 0, 2], PORT)), SocketAddr::new(other(0), PORT));
+    for (number, peer) in stand.boards[1..].iter().copied().enumerate() {
+        // Where one writes, its peer does not read.
+        let program: Box<dyn Program> = match writes {
+            true => Box::new(Drain { reads: !is_stuck || number == 0 }),
+            false => Box::new(Pour { listener: None }),
+        };
+        stand.world.run_program(peer, program);
+    }
+    let reads = if is_stuck || writes { Reads::Never } else { Reads::All };
+    let remote = if one_peer { near } else { far };
+    let crowd = Attached::new(remote, count, Instant::ZERO, reads, writes);
+    let honest = Attached::new(near, 1, at_ms(1000), if writes { Reads::Never } else { Reads::All }, writes);
+    let moved = honest.moved.clone();
+    stand.world.run_program(stand.boards[0], Box::new(crowd));
+    stand.world.run_program(stand.boards[0], Box::new(honest));
+    stand.rate(&moved, at_ms(4000), 5)
+}
+
+#[test]
+fn an_attached_program_that_does_not_read_leaves_another_its_throughput() {
+    let mut short = Vec::new();
+    for (writes, one_peer) in [(false, true), (false, false), (true, false)] {
+        let fair = attached_bytes(writes, one_peer, 1, false);
+        let bytes = attached_bytes(writes, one_peer, STUCK, true);
+        let percent = bytes * 100 / fair;
+        println!("attached, writes {writes}, one peer {one_peer}: {percent} % of {fair}");
+        if percent < 80 {
+            short.push((writes, one_peer, percent));
+        }
+    }
+    assert!(short.is_empty(), "{short:#?}");
+}
