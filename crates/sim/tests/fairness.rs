@@ -12,7 +12,7 @@ use kiban_stack::atm::{
     FABRIC_DELAY, Interval, Name, OC3C_BITS_PER_SECOND, Route as CellRoute, Switch, SwitchPort,
 };
 use kiban_stack::ip::{Prefix, Route};
-use kiban_stack::tcp;
+use kiban_stack::tcp::{self, Fairness};
 use kiban_wire::atm::{Interface, Vc};
 use std::any::Any;
 use std::cell::Cell;
@@ -559,4 +559,46 @@ fn an_attached_program_that_does_not_read_leaves_another_its_throughput() {
         }
     }
     assert!(short.is_empty(), "{short:#?}");
+}
+
+// ---- Who may have it all ----------------------------------------------------------------------------------------
+
+/// Bytes that wait for each address on the board after five seconds, where each has so many connections that all read; and all
+/// bytes of pages that are in use then.
+fn waiting(fairness: Fairness, connections: &[usize]) -> (Vec<u64>, usize) {
+    let tcp = tcp::Config { fairness, ..tcp::Config::default() };
+    let mut stand = Stand::new(Net::Ip, tcp, 8 << 20, connections.len());
+    stand.world.run_program(stand.boards[0], Box::new(Pour { listener: None }));
+    let of = |(number, count): (usize, &usize)| std::iter::repeat_n(other(number), *count);
+    let locals = connections.iter().enumerate().flat_map(of).collect();
+    let crowd = Callers::new(stand.board_at(2), locals, Instant::ZERO, Reads::All);
+    stand.world.run_program(stand.boards[2], Box::new(crowd));
+    stand.world.run(at_ms(5000));
+    let board = stand.world.board_mut(stand.boards[0]);
+    let waits = |number| {
+        let own = board.infos().filter(|info| info.remote.ip() == other(number));
+        own.map(|info| u64::from(info.queued_bytes)).sum()
+    };
+    let waits = (0..connections.len()).map(waits).collect();
+    let pages = &mut board.memory_mut().transmit;
+    (waits, (pages.capacity() - pages.at_home()) * 4096)
+}
+
+#[test]
+fn a_sole_address_uses_all_but_what_is_kept_for_the_next() {
+    let (waits, used) = waiting(Fairness::Address, &[64]);
+    println!("sole: {waits:?}, {used}");
+    // An eighth is kept, and each session is charged two pages that may not be full.
+    assert!(waits[0] >= (7 << 20) - 64 * (16 << 10), "{waits:?}");
+    assert!(used <= (7 << 20) + 64 * 4096, "{used}");
+}
+
+#[test]
+fn flows_of_a_proxy_are_not_held_to_the_share_of_one_address() {
+    let (by_address, _) = waiting(Fairness::Address, &[8, 48]);
+    let (by_flow, _) = waiting(Fairness::Flow, &[8, 48]);
+    println!("by address {by_address:?}, by flow {by_flow:?}");
+    assert!(by_flow[1] * 4 > by_address[1] * 5, "{by_flow:?} {by_address:?}");
+    assert!(by_address[1] < 4 << 20, "half of what the other leaves: {by_address:?}");
+    assert!(by_flow[1] > 4 << 20, "{by_flow:?}");
 }

@@ -203,7 +203,7 @@ kiban_ground::settings! {
         /// None: `retries` alone says.
         user_timeout: Option<Duration> = None,
         /// How long a peer may acknowledge less than `floor_bytes` of what waits for it when a quarter of the transmit memory is
-        /// left and others want more (RFC 6429 §3); in proportion less when less is left, down to a tenth. None: for ever, and so
+        /// left and others want more (RFC 6429 §3); in proportion less when less is left, down to a fifth. None: for ever, and so
         /// without `shares`.
         stuck_patience: Option<Duration> = Some(Duration::from_secs(10)),
         /// Timestamps (RFC 7323): offered, and answered when offered (Linux: on).

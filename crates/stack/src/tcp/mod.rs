@@ -53,7 +53,7 @@ pub use state::State;
 use crate::families;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use claims::Claims;
+use claims::{Claim, Claims};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_ground::{Alarms, Context, Instant, Pdu, SecureRng, Slice, Sum};
@@ -321,6 +321,8 @@ pub struct Tcp {
     /// When sessions that keep memory from others are looked for, and when they were.
     sweep_at: Instant,
     swept_at: Instant,
+    /// Whose share was used up, if that is why.
+    short_claim: Option<Claim>,
     /// The moment of the last call that knew it.
     now: Instant,
     counters: TcpCounters,
@@ -351,6 +353,7 @@ impl Tcp {
             claims: Claims::default(),
             sweep_at: Instant::NEVER,
             swept_at: Instant::ZERO,
+            short_claim: None,
             now: Instant::ZERO,
             counters: TcpCounters::default(),
             config,
@@ -616,9 +619,12 @@ impl Tcp {
         if !found.is_short_of_memory(&self.config, &self.send_share, self.now) {
             return;
         }
-        self.counters.memory_limited_by_address +=
-            u64::from(found.is_bound_by_claim(&self.config, &self.send_share));
-        if self.send_share.is_scarce() {
+        let (claim, is_bound) = (found.claim, found.is_bound_by_claim(&self.config, &self.send_share));
+        if is_bound {
+            self.counters.memory_limited_by_address += 1;
+            self.short_claim = Some(claim);
+        }
+        if is_bound || self.send_share.is_scarce() {
             self.on_short_memory(self.now);
         }
     }

@@ -6,8 +6,11 @@
 //!           to what is left, at least a fifth): those of the address that holds most first, of these the longest stuck first. A peer
 //!           that takes a byte now and then, or keeps its window at one, is one of them.
 //! Until     half of the memory is free, or none is left to give up.
+//! Own       where memory is left and a session's own address, or attached program, has its share, the stuck sessions of that one make
+//!           way after `stuck_patience`: who shares an address with them is not shut out.
 //! Cost      one look at all sessions, at most every [`INTERVAL`].
 
+use super::claims::Claim;
 use super::{Outbox, SessionId, Tcp};
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -43,11 +46,22 @@ impl Tcp {
         }
         (self.swept_at, self.sweep_at) = (cx.now, Instant::NEVER);
         let left = self.memory_left(cx);
-        let Some(patience) = self.config.stuck_patience.filter(|_| left < SHORT) else { return };
-        let patience = patience * (left.max(SHORT / 5) as u32) / SHORT as u32;
+        let Some(patience) = self.config.stuck_patience else { return };
+        let of_claim = self.short_claim.take().filter(|_| left >= SHORT);
+        if left >= SHORT && of_claim.is_none() {
+            return;
+        }
+        // Less of it in proportion to what is promised to nobody.
+        let promised = self.send_share.free() * WHOLE / self.send_share.capacity().max(1);
+        let patience = patience * (promised.clamp(SHORT / 5, SHORT) as u32) / SHORT as u32;
+        let concerns = |claim: Claim| {
+            of_claim.is_none_or(|own| {
+                claim.address == own.address || (claim.owner == own.owner && !own.is_boards)
+            })
+        };
         let mut next = Instant::NEVER;
         let mut stuck: alloc::vec::Vec<(Reverse<u64>, Instant, SessionId, u32)> = alloc::vec::Vec::new();
-        for session in self.table.iter() {
+        for session in self.table.iter().filter(|session| concerns(session.claim)) {
             let Some(since) = session.stuck_since() else { continue };
             if since + patience <= cx.now {
                 let held = self.send_share.held_by(session.claim.address);
@@ -57,7 +71,10 @@ impl Tcp {
             }
         }
         stuck.sort_unstable();
-        let wanted = self.send_share.capacity() * (WHOLE / 2 - left) / WHOLE;
+        let wanted = match of_claim {
+            Some(claim) => self.send_share.held_by(claim.address) / 2,
+            None => self.send_share.capacity() * (WHOLE / 2).saturating_sub(left) / WHOLE,
+        };
         let mut freed = 0;
         for (_, _, id, bytes) in stuck {
             if freed >= wanted {
@@ -69,6 +86,7 @@ impl Tcp {
         }
         if freed < wanted && next != Instant::NEVER {
             self.sweep_at = next.max(cx.now + INTERVAL);
+            self.short_claim = of_claim;
         }
     }
 }

@@ -325,9 +325,12 @@ impl Session {
 
     /// Whether memory, not its buffer, bounds what it may hold though its peer takes what it is sent.
     pub(super) fn is_short_of_memory(&self, config: &Config, share: &Share, now: Instant) -> bool {
-        let wants = self.send_most(config).min(config.send_buffer_bytes);
-        let takes = self.queue.bytes() == 0 || self.watch.earned(now) > 0;
-        self.takes_data() && takes && self.allowance(config, share, now) < wants
+        let (held, wants) = (self.queue.bytes(), self.send_most(config).min(config.send_buffer_bytes));
+        let has_none = held == 0 && self.allowance(config, share, now) == 0;
+        // One that has earned little yet grows by itself.
+        let is_bound = (held == 0 || self.watch.earned(now) > 0)
+            && share.allowance(held, config.floor_bytes, self.claim, u32::MAX) < wants;
+        self.takes_data() && (has_none || is_bound)
     }
 
     /// Whether its address or its owner bounds what it may hold.

@@ -1,8 +1,9 @@
 //! Shares of a common memory: sessions of many addresses and programs over one pool.
 //!
 //! Purpose   nobody who wants memory waits for somebody who keeps it: what is kept is bounded by session, by peer address and by owner.
-//! Session   may hold half of what all others leave (dynamic thresholds with a factor of 1: Choudhury and Hahne 1998), and below
-//!           `floor_bytes` more than that: n greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
+//! Session   may hold half of what all others leave, and half of what others of its address leave of the address's share (dynamic
+//!           thresholds with a factor of 1: Choudhury and Hahne 1998), and below `floor_bytes` more than that: n greedy sessions
+//!           settle at 1/(n+1) each, and 1/(n+1) stays free.
 //! Address   the sessions of one peer address (IPv4 /32, IPv6 /64) may together hold half of what other addresses leave; while no
 //!           other holds anything, all but an eighth, which is for the next that comes. With `fairness = "flow"` addresses do not count.
 //! Owner     the same for the sessions of one attached program; the board's own services are one owner, and have no bound while
@@ -110,10 +111,18 @@ impl Share {
         }
         let charged = self.charge(own);
         let free = self.capacity.saturating_sub(self.held - charged);
-        let most = (free / 2).saturating_sub(self.overhead).max(u64::from(floor));
+        let room = self.claim_allows(charged, floor, claim);
+        let half = (free / 2).min(self.part_of_claim(room, charged, claim));
+        let most = half.saturating_sub(self.overhead).max(u64::from(floor));
         let most = if free > self.capacity / 2 { most } else { most.min(self.earned(free, floor, earned)) };
-        let bound = free.min(self.claim_allows(charged, floor, claim)).saturating_sub(self.overhead);
+        let bound = free.min(room).saturating_sub(self.overhead);
         u32::try_from(most.min(bound)).unwrap_or(u32::MAX)
+    }
+
+    /// What one session may hold of the room that its address has: half, unless it is alone there.
+    #[inline]
+    fn part_of_claim(&self, room: u64, own: u64, claim: Claim) -> u64 {
+        if self.of(claim.address) == own { room } else { room / 2 }
     }
 
     /// What a session may hold of the last half, `free` of it left.
@@ -135,8 +144,10 @@ impl Share {
             return u32::MAX;
         }
         let charged = self.charge(own);
-        let half = self.capacity.saturating_sub(self.held - charged) / 2;
-        let most = half.max(u64::from(floor)).min(self.claim_allows(charged, floor, claim));
+        let free = self.capacity.saturating_sub(self.held - charged);
+        let room = self.claim_allows(charged, floor, claim);
+        let half = (free / 2).min(self.part_of_claim(room, charged, claim));
+        let most = half.max(u64::from(floor)).min(room);
         // What others are promised and do not use keeps no window shut: an owner has a quarter of the pages that are left.
         let owner = self.of(claim.owner);
         let quarter = if self.held == owner { 0 } else { self.unused / 4 };
@@ -250,7 +261,10 @@ mod tests {
             let mut share = Share::new(8 << 20, 0);
             let held = settle(&mut share, &alloc::vec![claim(1); sessions as usize]);
             let all = held.iter().sum::<u64>();
-            assert!(near(all, ((8 << 20) * sessions / (sessions + 1)).min(7 << 20)), "{sessions}: {held:?}");
+            // A single one has half of the memory, more of them have all but an eighth to share.
+            let expected = if sessions == 1 { 4 << 20 } else { (7 << 20) * sessions / (sessions + 1) };
+            assert!(near(all, expected), "{sessions}: {held:?}");
+            assert!(held.iter().all(|own| near(*own, held[0])), "{sessions}: {held:?}");
         }
     }
 
@@ -263,9 +277,11 @@ mod tests {
             (1..addresses).for_each(|n| claims.extend([claim(1 + n as u32); 40]));
             let held = settle(&mut share, &claims);
             let fair = (8 << 20) / (addresses + 1);
-            assert!(near(held[0], fair), "{} of {fair}", held[0]);
+            assert!(held[0].abs_diff(fair) * 15 <= fair, "{} of {fair}", held[0]);
             for number in 2..=addresses {
-                assert!(near(share.held_by(number as u32), fair), "{addresses}: {number}");
+                // Forty sessions use 40/41 of it.
+                let held = share.held_by(number as u32);
+                assert!(held.abs_diff(fair) * 15 <= fair, "{addresses}: {number} {held} of {fair}");
             }
         }
     }
