@@ -17,6 +17,7 @@ pub mod osi;
 pub mod outward;
 pub mod random;
 pub mod rdma;
+pub mod regular;
 pub mod streams;
 mod turn;
 pub mod verbs;

@@ -378,7 +378,7 @@ impl Running {
                 self.plan.name
             ));
         };
-        let plan = read(file)?;
+        let plan = read_again(file)?;
         if let Some(key) = self.plan.needs_new_board(&plan) {
             return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
         }
@@ -569,12 +569,21 @@ impl Running {
 /// While the board stops, how often it is looked whether all is quiet.
 const QUIET_LOOK: Duration = Duration::from_millis(100);
 
-/// Reads a plan from a file.
+/// Reads a plan from a file, at the start: a pipe is waited for (`kiban up <(…)`, `/dev/stdin`).
 ///
 /// # Errors
 /// The file cannot be read, or a mistake in it, with its line.
 pub fn read(file: &Path) -> Result<Plan, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    judge(file, std::fs::read_to_string(file))
+}
+
+/// Reads a plan again, on the board's thread, which must not wait: from a regular file.
+fn read_again(file: &Path) -> Result<Plan, String> {
+    judge(file, kiban_real::regular::read_to_string(file))
+}
+
+fn judge(file: &Path, text: io::Result<String>) -> Result<Plan, String> {
+    let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
     let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
     let plan = Plan::read(&text, &name).map_err(|mistake| format!("{}: {mistake}", file.display()))?;
     let folders = folders();

@@ -80,7 +80,7 @@ impl Capture {
     /// There is no such file, or it is no capture of a kind that is known.
     pub fn open(path: &Path) -> io::Result<Capture> {
         let name = format!("pcap:{}", path.display());
-        let bytes = std::fs::read(path).map_err(|error| {
+        let bytes = crate::regular::read(path).map_err(|error| {
             io::Error::new(error.kind(), format!("{name}: cannot read the file: {error}"))
         })?;
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {what}"));

@@ -58,7 +58,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Recorded<U, L> {
         let recorders = [(); 2].map(|()| Recorder::new(U::link_type(frames)));
         let mut bytes = Vec::new();
         recorders[0].begin(&mut bytes);
-        let mut file = BufWriter::with_capacity(1 << 18, File::create(path).map_err(say)?);
+        let mut file = BufWriter::with_capacity(1 << 18, crate::regular::create(path).map_err(say)?);
         file.write_all(&bytes).and_then(|()| file.flush()).map_err(say)?;
         Ok(Recorded {
             recorders,

@@ -81,7 +81,7 @@ impl Users {
             remedy: remedy.into(),
         };
         let text = (|| {
-            let mut opened = std::fs::File::open(path)?;
+            let mut opened = crate::regular::open(path)?;
             let mode = opened.metadata()?.permissions().mode();
             let mut text = String::new();
             Read::by_ref(&mut opened).take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;

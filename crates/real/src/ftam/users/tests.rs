@@ -145,5 +145,10 @@ fn the_file_is_written_whole_and_kept_from_others() {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
+    // A pipe is not waited for.
+    std::fs::remove_file(&path).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+    assert!(Users::read(&path).unwrap_err().wrong.contains("it is a pipe"));
     std::fs::remove_dir_all(&directory).unwrap();
 }
