@@ -20,6 +20,7 @@ pub mod rdma;
 pub mod regular;
 pub mod streams;
 mod turn;
+pub mod unix;
 pub mod verbs;
 pub mod vi;
 pub mod wait;

@@ -8,32 +8,27 @@
 //! 128   …
 //! ```
 //!
-//! Set-up    over a stream socket with an abstract name (`kiban-NAME`), or a path where namespaces of the network are to be crossed:
-//!           the caller sends one message with its own name and the memfd; the callee answers: without a word, or with why it does not
-//!           take the call. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one user (SO_PEERCRED),
-//!           or the other to root.
+//! Set-up    over a stream socket with a name in a directory of this user's ([`names`]), or at a path, where namespaces of the network
+//!           are to be crossed: the caller sends one message with its own name and the memfd; the callee answers: without a word, or
+//!           with why it does not take the call. From then on a byte on the socket wakes whoever sleeps. Both ends must belong to one
+//!           user (SO_PEERCRED), or the other to root.
 //! Death     the socket stays open as long as both live: its hang-up is the end of the channel, by whatever cause.
-//! Trust     the memfd must be sealed against shrinking before it is mapped, or reading it could kill the process.
-//!           Descriptors of the peer's making are never written to or waited on but this socket, on which no call blocks,
-//!           whatever the peer sets.
+//! Trust     the memfd must be sealed against shrinking before it is mapped, and not be of huge pages, or reading it could kill
+//!           the process ([`is_plain_memory`]). Descriptors of the peer's making are never written to or waited on but this socket,
+//!           on which no call blocks, whatever the peer sets or sends ([`crate::unix`]).
 //! Left out  a peer that sends bytes without end wakes us without end.
 
+use crate::unix::{Listener, Peer, closing, is_plain_memory, names};
 use kiban_ground::{Bell, Region};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::IoSlice;
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix,
-};
-use std::io::{self, IoSliceMut};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
+use std::io;
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -65,8 +60,12 @@ impl Drop for Mapping {
 /// Maps a memfd that cannot shrink, if it has so many bytes.
 ///
 /// # Errors
-/// It is shorter or longer, it may shrink, or the system refuses.
+/// It is shorter or longer, it may shrink, it has huge pages, or the system refuses.
 pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<Region> {
+    if !is_plain_memory(memory) {
+        let message = "shared memory that is no memfd, or one of huge pages, which may lose them: make it without MFD_HUGETLB";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
     let seals = rustix::fs::fcntl_get_seals(memory)?;
     let length = usize::try_from(rustix::fs::fstat(memory)?.st_size).unwrap_or(0);
     if !seals.contains(SealFlags::SHRINK) || !bytes.contains(&length) || length == 0 {
@@ -101,40 +100,33 @@ pub fn make(length: usize) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-fn address(name: &[u8]) -> io::Result<SocketAddr> {
+fn judge_name(name: &[u8]) -> io::Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         let message = format!("a name in shared memory has 1 to {NAME_BYTES_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    SocketAddr::from_abstract_name([b"kiban-", name].concat())
-}
-
-/// Whether the other end of a socket is a process of this user's, or of root's.
-fn is_ours(socket: &UnixStream) -> bool {
-    let own = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+    Ok(())
 }
 
 /// Where others call.
 #[derive(Debug)]
 pub struct Door {
-    listener: UnixListener,
-    /// What goes with it.
-    path: Option<PathBuf>,
+    listener: Listener,
 }
 
 impl Door {
     /// Opens a door with a name.
     ///
     /// # Errors
-    /// Another process has that name.
+    /// Another process has that name, or there is no directory for it.
     pub fn open(name: &[u8]) -> io::Result<Door> {
-        let listener = UnixListener::bind_addr(&address(name)?).map_err(|error| {
+        judge_name(name)?;
+        let say = |error: io::Error| {
             let name = String::from_utf8_lossy(name);
             io::Error::new(error.kind(), format!("cannot be called {name:?} in shared memory: {error}"))
-        })?;
-        listener.set_nonblocking(true)?;
-        Ok(Door { listener, path: None })
+        };
+        let open = || Door::open_at(&names::own_folder()?.join(names::file(name)?));
+        open().map_err(say)
     }
 
     /// Opens a door at a path, for the user of this process alone. One that a killed process has left behind makes way.
@@ -142,13 +134,7 @@ impl Door {
     /// # Errors
     /// Another process is there, or the file cannot be made.
     pub fn open_at(path: &Path) -> io::Result<Door> {
-        if path.exists() && UnixStream::connect(path).is_err() {
-            std::fs::remove_file(path)?;
-        }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
-        Ok(Door { listener, path: Some(path.to_owned()) })
+        Ok(Door { listener: Listener::open(path, SocketType::STREAM, true)? })
     }
 
     /// The next caller that is here.
@@ -161,28 +147,7 @@ impl Door {
     /// # Errors
     /// The system's, of accepting.
     pub fn next_caller(&self) -> io::Result<Option<Half>> {
-        loop {
-            let (socket, _) = match self.listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(None),
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
-                    _ => return Err(error),
-                },
-            };
-            if is_ours(&socket) && socket.set_nonblocking(true).is_ok() {
-                return Ok(Some(Half { socket: Some(socket), calls: None }));
-            }
-        }
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // It may have been cleared away already.
-            let _ = std::fs::remove_file(path);
-        }
+        Ok(self.listener.accept()?.map(|peer| Half { socket: Some(peer), calls: None }))
     }
 }
 
@@ -196,7 +161,7 @@ impl AsFd for Door {
 #[derive(Debug)]
 pub struct Half {
     /// Until the channel has it.
-    socket: Option<UnixStream>,
+    socket: Option<Peer>,
     /// The caller's memory.
     calls: Option<Region>,
 }
@@ -207,9 +172,17 @@ impl Half {
     /// # Errors
     /// Nobody has that name, or it belongs to another user.
     pub fn call(name: &[u8], own: &[u8], bytes: usize) -> io::Result<Half> {
-        address(name)?;
-        let name = SocketAddrUnix::new_abstract_name(&[b"kiban-", name].concat())?;
-        Half::call_there(&name, own, bytes)
+        judge_name(name)?;
+        let file = names::file(name)?;
+        let mut why = io::Error::from(io::ErrorKind::ConnectionRefused);
+        for folder in names::folders() {
+            match Half::call_at(&folder.join(&file), own, bytes) {
+                // Nobody, or somebody who has gone.
+                Err(error) if is_nobody(&error) => why = error,
+                called => return called,
+            }
+        }
+        Err(why)
     }
 
     /// The same of a door at a path.
@@ -217,15 +190,11 @@ impl Half {
     /// # Errors
     /// As [`Half::call`].
     pub fn call_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<Half> {
-        Half::call_there(&SocketAddrUnix::new(path)?, own, bytes)
-    }
-
-    fn call_there(door: &SocketAddrUnix, own: &[u8], bytes: usize) -> io::Result<Half> {
         // Whoever has no place for callers hangs up on those who take their time.
         let memory = make(bytes)?;
         let region = map(memory.as_fd(), bytes..=bytes)?;
-        let socket = connect(door)?;
-        if !is_ours(&socket) {
+        let socket = Peer::connect(path, SocketType::STREAM)?;
+        if !socket.is_ours() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         send_with(&socket, own, &[memory.as_fd()])?;
@@ -250,17 +219,23 @@ impl Half {
         bytes: RangeInclusive<usize>,
         judge: impl FnOnce(&[u8], &Region) -> Result<(), String>,
     ) -> io::Result<Option<Channel>> {
-        let wanted = usize::from(self.calls.is_none());
         let Some(socket) = &self.socket else { return Ok(None) };
-        let Some((caller, mut files)) = receive_with(socket, wanted)? else { return Ok(None) };
+        let Some((caller, memory)) = receive_hello(socket, self.calls.is_none())? else { return Ok(None) };
         let (region, calls) = match self.calls.take() {
             Some(_) if !caller.is_empty() => {
                 return Err(io::Error::other(String::from_utf8_lossy(&caller).escape_debug().to_string()));
             }
             Some(region) => (region, true),
             None => {
-                let memory = files.pop().ok_or(io::ErrorKind::InvalidData)?;
-                let region = map(memory.as_fd(), bytes)?;
+                let memory = memory.ok_or(io::ErrorKind::InvalidData)?;
+                let region = match map(memory.as_fd(), bytes) {
+                    Ok(region) => region,
+                    Err(error) => {
+                        // To free what is in it may take a while.
+                        closing::close(memory);
+                        return Err(error);
+                    }
+                };
                 if let Err(why) = judge(&caller, &region) {
                     self.refuse(&why);
                     return Err(io::Error::other(why));
@@ -292,16 +267,12 @@ impl AsFd for Half {
     }
 }
 
-/// Connects without ever waiting for the other side to take the call.
-fn connect(door: &SocketAddrUnix) -> io::Result<UnixStream> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType};
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, door)?;
-    Ok(UnixStream::from(socket))
+/// Whether nobody is where somebody was called.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn send_with(socket: &UnixStream, name: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send_with(socket: &Peer, name: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
@@ -312,42 +283,40 @@ fn send_with(socket: &UnixStream, name: &[u8], files: &[BorrowedFd<'_>]) -> io::
     if sent == HELLO.len() + name.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// The name in a hello, and the files that came with it.
-type Hello = (Vec<u8>, Vec<OwnedFd>);
+/// The name in a hello, and the memory that came with it.
+type Hello = (Vec<u8>, Option<OwnedFd>);
 
-/// A hello with exactly as many files as wanted. Nothing while it is not there.
-fn receive_with(socket: &UnixStream, wanted: usize) -> io::Result<Option<Hello>> {
+/// A hello, with memory or without. Nothing while it is not there.
+fn receive_hello(socket: &Peer, with_memory: bool) -> io::Result<Option<Hello>> {
     let mut hello = [0; HELLO.len() + NAME_BYTES_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut hello)];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let message = match rustix::net::recvmsg(socket, &mut parts, &mut control, flags) {
-        Ok(message) => message,
-        Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
+    let received = match with_memory {
+        true => socket.receive_memory(&mut hello).map(|(length, memory)| (length, Some(memory))),
+        false => socket.receive(&mut hello).map(|length| (length, None)),
     };
-    let mut files = Vec::new();
-    for one in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = one {
-            files.extend(rights);
+    let (length, memory) = match received {
+        Ok((0, _)) => return Err(io::ErrorKind::ConnectionReset.into()),
+        Ok(received) => received,
+        Err(error) if is_later(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match hello[..length].strip_prefix(HELLO) {
+        Some(name) => Ok(Some((name.to_vec(), memory))),
+        None => {
+            memory.into_iter().for_each(closing::close);
+            Err(io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version"))
         }
     }
-    if message.bytes == 0 {
-        return Err(io::ErrorKind::ConnectionReset.into());
-    }
-    match hello[..message.bytes].strip_prefix(HELLO) {
-        Some(name) if files.len() == wanted => Ok(Some((name.to_vec(), files))),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "not a kiban process of this version")),
-    }
+}
+
+/// Whether a call is to be made again, when there is something.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// A channel to another process.
 #[derive(Debug)]
 pub struct Channel {
-    socket: UnixStream,
+    socket: Peer,
     region: Region,
     calls: bool,
     caller: Vec<u8>,
@@ -389,17 +358,17 @@ impl Channel {
         }
     }
 
-    /// Takes the bytes that woke us, a bounded number of them. Whether the other side has hung up: it has closed the channel, or is
-    /// no more.
+    /// Takes the bytes that woke us, a bounded number of them. Whether the other side has hung up: it has closed the channel, is no
+    /// more, or sends descriptors, of which none is wanted.
     pub fn is_gone(&self) -> bool {
         let mut bytes = [0u8; 4096];
         // One that sends without end keeps nobody here.
         for _ in 0..4 {
-            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return true,
-                Ok((length, _)) if length < bytes.len() => return false,
+            match self.socket.receive(&mut bytes) {
+                Ok(0) => return true,
+                Ok(length) if length < bytes.len() => return false,
                 Ok(_) => {}
-                Err(error) => return error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+                Err(error) => return !is_later(&error),
             }
         }
         false
@@ -414,7 +383,9 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::RecvFlags;
     use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
 
     const BYTES: usize = 8192;
 
@@ -472,8 +443,8 @@ mod tests {
     fn a_caller_that_does_not_speak_the_language_is_no_channel() {
         let name = name("language");
         let door = Door::open(&name).expect("the name is free");
-        let mut stranger =
-            UnixStream::connect_addr(&address(&name).expect("a good name")).expect("the door is open");
+        let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
+        let mut stranger = UnixStream::connect(file).expect("the door is open");
         stranger.write_all(b"GET / HT").expect("the door is open");
         let mut half = door.caller().expect("somebody calls");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
@@ -519,5 +490,21 @@ mod tests {
         let short = make(4096).expect("memory");
         assert!(map(short.as_fd(), 8192..=8192).is_err());
         assert!(map(short.as_fd(), 0..=4096).is_ok());
+    }
+
+    #[test]
+    fn memory_of_huge_pages_is_not_mapped() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        let memory = match rustix::fs::memfd_create("huge", flags) {
+            Ok(memory) => memory,
+            Err(error) => return println!("skipped: the system makes no memfd of huge pages: {error}"),
+        };
+        // Two of the largest that there are.
+        rustix::fs::ftruncate(&memory, 2 << 30).expect("pages that are not there yet");
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).expect("seals");
+        let error = map(memory.as_fd(), 0..=usize::MAX).expect_err("holes may be punched into it");
+        assert!(error.to_string().contains("huge pages"), "{error}");
+        let file = std::fs::File::open("/proc/self/exe").expect("a file");
+        assert!(map(file.as_fd(), 0..=usize::MAX).is_err());
     }
 }

@@ -30,7 +30,7 @@ const LAYOUT: (usize, usize, usize) = {
 };
 
 fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
-    let mut name = b"rdma-".to_vec();
+    let mut name = Vec::new();
     for end in [from, to] {
         // As who connects sees them, whatever kind of socket it came to. Two of IPv6 as text are longer than names may be.
         match end.ip().to_canonical() {
@@ -39,7 +39,19 @@ fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
         }
         name.extend(end.port().to_be_bytes());
     }
-    name
+    [b"rdma-", &letters(&name)[..]].concat()
+}
+
+/// Bytes as letters that a name takes as they are, four of three bytes (RFC 4648 §5, base64url without padding).
+fn letters(bytes: &[u8]) -> Vec<u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut letters = Vec::new();
+    for piece in bytes.chunks(3) {
+        let word = piece.iter().chain([&0; 2]).take(3).fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+        let places = [18, 12, 6, 0].into_iter().take(piece.len() + 1);
+        letters.extend(places.map(|place| ALPHABET[(word >> place & 63) as usize]));
+    }
+    letters
 }
 
 /// A door for whom the connection `from` our end reaches.

@@ -204,24 +204,13 @@ async fn listen(attached: Weak<Attached>, socket: UnixStream) {
         let woken = socket.readable().await;
         let Some(attached) = attached.upgrade() else { return };
         attached.shared.channel.own_bell().disarm();
-        if woken.is_err() || has_hung_up(&socket) {
+        // The bytes are taken by the channel: the runtime is to look anew, from before they are taken.
+        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        if woken.is_err() || attached.shared.channel.is_gone() {
             return attached.with(|core| {
                 core.hear();
                 core.end();
             });
         }
     }
-}
-
-/// Takes the bytes that woke us, a bounded number of them. Whether the board has gone.
-fn has_hung_up(socket: &UnixStream) -> bool {
-    let mut bytes = [0; 4096];
-    for _ in 0..4 {
-        match socket.try_read(&mut bytes) {
-            Ok(0) => return true,
-            Ok(_) => {}
-            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
-        }
-    }
-    false
 }

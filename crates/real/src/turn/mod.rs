@@ -21,6 +21,7 @@ mod signals;
 pub(crate) use doors::watch;
 pub(crate) use helper::Helping;
 pub use signals::ends_this_call;
+pub(crate) use signals::quietly;
 
 use self::doors::Doors;
 use self::helper::Helper;

@@ -58,6 +58,14 @@ fn all() -> libc::sigset_t {
     }
 }
 
+/// Does some work while this thread takes no signals: threads that are made meanwhile take none, ever.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let before = set_mask(&all());
+    let done = work();
+    set_mask(&before);
+    done
+}
+
 fn has(set: &libc::sigset_t, signal: libc::c_int) -> bool {
     // SAFETY: a set, and a number that may be any.
     unsafe { libc::sigismember(set, signal) == 1 }
