@@ -8,6 +8,7 @@
 //! atm         two hosts over cells
 //! iperf       a server and a client of iperf3
 //! harm        links that go, garbage, floods, crowds, nothing left
+//! files       descriptors that linger, pipes in place of files
 //! attach      programs that attach, through shared memory
 //! run         programs as they are
 //! rdma        verbs on boards, over cells and to the kernel
@@ -18,6 +19,7 @@
 mod atm;
 mod attach;
 mod capture;
+mod files;
 mod harm;
 mod iperf;
 mod kernel;

@@ -11,15 +11,15 @@ use super::{LINE_BYTES_MAX, Question, Reply, folders, scrape};
 use crate::config::PORTS_MAX;
 use crate::notify;
 use crate::orders::{Answer, Capturing, Order, Orders};
+use kiban_real::unix::{Caller, Callers, Listener};
+use rustix::net::SocketType;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
@@ -37,9 +37,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long answers may take to leave when the board has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The desk; it goes with its socket.
+/// The desk; its socket goes with it.
 pub struct Desk {
-    path: PathBuf,
     metrics: watch::Sender<Option<SocketAddr>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -54,19 +53,10 @@ impl Desk {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("control cannot begin: {error}"))?;
         let entered = runtime.enter();
-        let (listener, path) = listen(name)?;
-        // Whoever has the socket takes it away again, from here on.
+        let listener = listen(name)?;
         let metrics = figures.address();
-        let scraped = figures.listen();
-        let signals = Signals::new();
-        let (scraped, signals) = match (scraped, signals) {
-            (Ok(scraped), Ok(signals)) => (scraped, signals),
-            (scraped, signals) => {
-                let _ = std::fs::remove_file(&path);
-                let why = scraped.err().or(signals.err().map(|error| error.to_string()));
-                return Err(why.unwrap_or_default());
-            }
-        };
+        let scraped = figures.listen()?;
+        let signals = Signals::new().map_err(|error| error.to_string())?;
         drop(entered);
         let (stop, stopped) = oneshot::channel();
         let (sender, wanted) = watch::channel(metrics);
@@ -88,7 +78,7 @@ impl Desk {
         let thread = std::thread::Builder::new().name("control".into()).spawn(work);
         let thread = thread.map_err(|error| format!("control cannot begin: {error}"))?;
         notify::tell("READY=1");
-        Ok(Desk { path, metrics: sender, stop: Some(stop), thread: Some(thread) })
+        Ok(Desk { metrics: sender, stop: Some(stop), thread: Some(thread) })
     }
 
     /// A handle by which the place for figures is changed.
@@ -105,12 +95,11 @@ impl Drop for Desk {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
 /// The control socket, in the first folder where it can be.
-fn listen(name: &str) -> Result<(UnixListener, PathBuf), String> {
+fn listen(name: &str) -> Result<Callers, String> {
     let folder = folders().remove(0);
     let say = |path: &std::path::Path, error: io::Error| {
         let remedy = match error.kind() {
@@ -124,45 +113,32 @@ fn listen(name: &str) -> Result<(UnixListener, PathBuf), String> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(&folder).map_err(|error| say(&folder, error))?;
     let path = folder.join(format!("{name}.sock"));
-    if path.exists() {
-        match std::os::unix::net::UnixStream::connect(&path) {
-            Ok(_) => {
-                return Err(format!(
-                    "a board {name} runs already ({}): give one of them another `name`",
-                    path.display()
-                ));
-            }
-            // One that was killed left it behind.
-            Err(_) => std::fs::remove_file(&path).map_err(|error| say(&path, error))?,
+    // Nobody sends descriptors to it: what they do is seen, and closed elsewhere.
+    let listener = Listener::open(&path, SocketType::STREAM, false);
+    let listener = listener.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("a board {name} runs already ({}): give one of them another `name`", path.display())
         }
-    }
-    let listener = UnixListener::bind(&path).map_err(|error| say(&path, error))?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
-        .map_err(|error| say(&path, error))?;
-    Ok((listener, path))
+        _ => say(&path, error),
+    })?;
+    Callers::new(listener).map_err(|error| say(&path, error))
 }
 
-async fn callers(listener: UnixListener, orders: Arc<Orders>, busy: Arc<Semaphore>) {
+async fn callers(listener: Callers, orders: Arc<Orders>, busy: Arc<Semaphore>) {
     let seats = Seats::new(CALLERS_MAX);
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // No files are left: that passes.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let own = rustix::process::geteuid().as_raw();
-        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0);
-        if let Some(place) = is_ours.then(|| seats.take()).flatten() {
+    // An error is the runtime's end.
+    while let Ok(caller) = listener.accept().await {
+        if let Some(place) = seats.take() {
             let (orders, busy) = (orders.clone(), busy.clone());
             tokio::spawn(async move {
                 // Who goes away is nobody's fault.
-                let _ = attend(stream, place, &orders, &busy).await;
+                let _ = attend(caller, place, &orders, &busy).await;
             });
         }
     }
 }
 
-async fn attend(stream: UnixStream, mut place: Place, orders: &Orders, busy: &Semaphore) -> io::Result<()> {
+async fn attend(stream: Caller, mut place: Place, orders: &Orders, busy: &Semaphore) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut patience = FIRST;
     loop {
@@ -198,14 +174,14 @@ async fn attend(stream: UnixStream, mut place: Place, orders: &Orders, busy: &Se
     }
 }
 
-async fn say(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<()> {
+async fn say(stream: &mut BufReader<Caller>, reply: &Reply) -> io::Result<()> {
     let mut text = serde_json::to_string(reply).map_err(io::Error::other)?;
     text.push('\n');
     stream.get_mut().write_all(text.as_bytes()).await
 }
 
 /// Waits for the end of a record; a caller that says something, has no more to say, or has gone ends it.
-async fn record(stream: &mut BufReader<UnixStream>, mut capturing: Capturing, orders: &Orders) -> Reply {
+async fn record(stream: &mut BufReader<Caller>, mut capturing: Capturing, orders: &Orders) -> Reply {
     let has_ended = tokio::select! {
         _ = stream.fill_buf() => None,
         ended = &mut capturing.ended => Some(ended),

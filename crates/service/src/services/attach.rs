@@ -2,6 +2,7 @@
 //!
 //! Door      `NAME.streams` beside the control socket; a client hands over memory of its making, and has a desk.
 //! Wake      a client that finds the board asleep writes a byte into its socket; one that spins is seen in its ring ([`Chime`]).
+//! Trust     a client's descriptors but its memory are never taken, and never closed on this thread ([`kiban_real::unix`]).
 //! End       a client that has gone, by whatever cause, is one that has closed everything: what it had put in still leaves, as long as
 //!           anything does within a minute. One that breaks a rule is cut, with all that is its own.
 //! Bound     `CLIENTS_MAX` clients, and `sessions` streams of all together, by what they ask for when they come; who comes beyond
@@ -73,6 +74,18 @@ enum Client {
     Gone(Desk, u64, Instant),
 }
 
+impl Client {
+    /// Its socket is not watched any more.
+    fn forget_at(&self, files: &Files) {
+        // One that cannot be forgotten was not watched.
+        let _ = match self {
+            Client::Caller(half, _) => files.forget(half),
+            Client::Attached(_, channel) => files.forget(channel.socket()),
+            Client::Gone(..) => Ok(()),
+        };
+    }
+}
+
 /// The service.
 pub struct Attach {
     path: PathBuf,
@@ -123,6 +136,13 @@ impl Attach {
         }
     }
 
+    /// Takes a client out. Its socket is no longer watched: a thread may have to close it, and that may take a while.
+    fn remove(&mut self, number: u64) -> Option<Client> {
+        let client = self.clients.remove(&number)?;
+        client.forget_at(&self.files);
+        Some(client)
+    }
+
     /// A client's socket can be read: it greets, rings, or has gone.
     fn on_client(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let free = self.bounds.sessions_max.saturating_sub(self.slots());
@@ -140,13 +160,13 @@ impl Attach {
                         "a client asks for more streams than there are: raise `sessions`"
                     );
                     self.past.refused += 1;
-                    self.clients.remove(&number);
+                    self.remove(number);
                     return;
                 }
                 Err(NotTaken::Misunderstood(error)) => {
                     tracing::debug!(%error, "a client was not understood");
                     self.past.errors += 1;
-                    self.clients.remove(&number);
+                    self.remove(number);
                     return;
                 }
             },
@@ -156,6 +176,18 @@ impl Attach {
             Some(Client::Attached(..) | Client::Gone(..)) | None => {}
         }
         self.work(number, host);
+    }
+
+    /// Hangs up on those who have not said what they want, by the time that they had for it.
+    fn remove_callers(&mut self, is_over: impl Fn(Instant) -> bool) {
+        let files = &self.files;
+        self.clients.retain(|_, client| match client {
+            Client::Caller(_, until) if is_over(*until) => {
+                client.forget_at(files);
+                false
+            }
+            _ => true,
+        });
     }
 
     /// Streams that clients may have.
@@ -180,7 +212,7 @@ impl Attach {
 
     /// A client has gone; what it asked before is still done.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
-        let Some(Client::Attached(mut desk, _)) = self.clients.remove(&number) else { return };
+        let Some(Client::Attached(mut desk, _)) = self.remove(number) else { return };
         if desk.work(host).is_err() {
             desk.break_off(host);
         }
@@ -192,7 +224,7 @@ impl Attach {
 
     /// A client has broken a rule.
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
-        let desk = match self.clients.remove(&number) {
+        let desk = match self.remove(number) {
             Some(Client::Attached(desk, _) | Client::Gone(desk, ..)) => desk,
             _ => return,
         };
@@ -321,17 +353,18 @@ impl Service for Attach {
                 desk.break_off(host);
             }
         }
-        self.clients.retain(|_, client| !matches!(client, Client::Caller(_, until) if *until <= now));
+        self.remove_callers(|until| until <= now);
         self.forget();
     }
 
     fn close(&mut self, _: &mut Host<'_>) {
         self.door = None;
-        self.clients.retain(|_, client| !matches!(client, Client::Caller(..)));
+        self.remove_callers(|_| true);
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {
         for client in std::mem::take(&mut self.clients).into_values() {
+            client.forget_at(&self.files);
             if let Client::Attached(desk, _) | Client::Gone(desk, ..) = client {
                 self.end(desk, host);
             }

@@ -63,6 +63,7 @@ impl Forward {
 
     /// A session begins; whichever side is not there yet is waited for.
     fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, now: Instant) {
+        let socket = socket.into();
         let begin = Begin { socket, is_connected: !is_open, is_open, skips: 0, tells_why: false, ends: None };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }

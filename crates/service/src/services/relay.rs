@@ -4,18 +4,21 @@
 //!           reset becomes a reset.
 //! Back      one page of the board's and one piece of the socket's wait for a relay at most; then the window closes on the one
 //!           side, and the socket's buffer fills on the other. A socket from which nothing can be used is not watched.
-//! Blocks    nothing, whatever others who hold the socket set: every call says so itself.
+//! Blocks    nothing, whatever others who hold the socket set, or send: every call says so itself, and a program's end is a
+//!           [`Peer`]. A program that sends descriptors is cut.
 
 use super::{PIECE_BYTES, ServiceCounters};
 use kiban_board::streams::Why;
 use kiban_board::{Completion, Host, Reason, StreamId};
 use kiban_ground::{Instant, Slice};
+use kiban_real::unix::Peer;
 use kiban_real::{Files, Interest};
 use rustix::event::{PollFd, PollFlags};
-use socket2::Socket;
+use socket2::{SockRef, Socket};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Pieces that one relay moves at once, so that it starves nobody.
@@ -23,10 +26,52 @@ const PIECES_MAX: usize = 8;
 /// Calls that wait for nothing, and whose broken pipes are errors.
 const FLAGS: i32 = (rustix::net::SendFlags::DONTWAIT.bits() | rustix::net::SendFlags::NOSIGNAL.bits()) as i32;
 
+/// A socket of the host's side.
+pub(super) enum Line {
+    /// Of the kernel's TCP.
+    Tcp(Socket),
+    /// One end of a pair, of which a program has the other.
+    Program(Peer),
+}
+
+impl From<Socket> for Line {
+    fn from(socket: Socket) -> Line {
+        Line::Tcp(socket)
+    }
+}
+
+impl From<Peer> for Line {
+    fn from(peer: Peer) -> Line {
+        Line::Program(peer)
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Line::Tcp(socket) => socket.as_fd(),
+            Line::Program(peer) => peer.as_fd(),
+        }
+    }
+}
+
+impl Line {
+    fn calls(&self) -> SockRef<'_> {
+        SockRef::from(self)
+    }
+
+    fn receive(&self, piece: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Line::Tcp(socket) => Ok(rustix::net::recv(socket, piece, rustix::net::RecvFlags::DONTWAIT)?.0),
+            Line::Program(peer) => peer.receive(piece),
+        }
+    }
+}
+
 /// How a relay begins.
 pub(super) struct Begin {
     /// Of the host's side.
-    pub(super) socket: Socket,
+    pub(super) socket: Line,
     /// Whether the socket is connected.
     pub(super) is_connected: bool,
     /// Whether the stream is open.
@@ -48,7 +93,7 @@ const FATES_MAX: usize = 1024;
 /// One relay.
 struct Relay {
     number: u64,
-    socket: Socket,
+    socket: Line,
     is_connected: bool,
     is_open: bool,
     skips: usize,
@@ -235,7 +280,7 @@ impl Relays {
         let Some(relay) = self.remove(stream) else { return };
         if relay.tells_why && !relay.is_open {
             // Who does not listen does not learn of it.
-            let _ = relay.socket.send_with_flags(&[Why::from(reason) as u8], FLAGS);
+            let _ = relay.socket.calls().send_with_flags(&[Why::from(reason) as u8], FLAGS);
         }
         cut_off(&relay, reason.into(), &mut self.fates, counters);
         let _ = host.close(stream);
@@ -296,7 +341,9 @@ fn cut_off(relay: &Relay, why: Why, fates: &mut VecDeque<(Ends, Why)>, counters:
         }
         fates.push_back((ends, why));
     }
-    reset(&relay.socket);
+    if let Line::Tcp(socket) = &relay.socket {
+        reset(socket);
+    }
 }
 
 impl Relay {
@@ -308,14 +355,14 @@ impl Relay {
         counters: &mut ServiceCounters,
     ) -> Next {
         if !self.is_connected {
-            match self.socket.take_error() {
+            match self.socket.calls().take_error() {
                 Ok(None) => {}
                 _ => {
                     counters.errors += 1;
                     return Next::Cut;
                 }
             }
-            self.is_connected = self.socket.peer_addr().is_ok();
+            self.is_connected = self.socket.calls().peer_addr().is_ok();
         }
         if self.tells_why && !self.is_open && self.has_hung_up() {
             // Nobody waits for the stream any more.
@@ -352,7 +399,7 @@ impl Relay {
                     }
                     _ => {
                         if self.board_finished {
-                            self.socket.shutdown(Shutdown::Write)?;
+                            self.socket.calls().shutdown(Shutdown::Write)?;
                             self.told_socket = true;
                         }
                         return Ok(());
@@ -360,7 +407,7 @@ impl Relay {
                 },
             };
             while sent < slice.len() {
-                match self.socket.send_with_flags(&slice.bytes()[sent..], FLAGS) {
+                match self.socket.calls().send_with_flags(&slice.bytes()[sent..], FLAGS) {
                     Ok(count) => sent += count,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -397,7 +444,7 @@ impl Relay {
             if self.socket_finished {
                 return Ok(());
             }
-            match self.receive(piece) {
+            match self.socket.receive(piece) {
                 Ok(0) => {
                     self.socket_finished = true;
                     self.told_board = true;
@@ -427,10 +474,6 @@ impl Relay {
         told.is_ok() && polled[0].revents().contains(PollFlags::HUP)
     }
 
-    fn receive(&self, piece: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(&self.socket, piece, rustix::net::RecvFlags::DONTWAIT)?.0)
-    }
-
     /// Watches the socket for what can be used now.
     fn watch(&mut self, files: &Files) -> io::Result<()> {
         let wanted = if self.is_connected {
@@ -457,7 +500,7 @@ impl Relay {
     }
 }
 
-/// A peer by TCP is to see a reset, not an end, when the socket goes; others see that it has gone.
+/// A peer by TCP is to see a reset, not an end, when the socket goes.
 pub(super) fn reset(socket: &Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }

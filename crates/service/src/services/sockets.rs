@@ -7,28 +7,26 @@
 //! Listener  one end of a pair that carries packets: each is a caller, with the socket of its stream.
 //! End       a stream that could not be opened says why in one byte; one that is reset is hung up on, where one that ends says so
 //!           in each direction. Who has finished itself sees the same of both, and asks ([`Ask::Fate`]).
-//! Who       the user who runs the board, and root. No descriptor of the program's comes in.
+//! Who       the user who runs the board, and root. No descriptor of the program's comes in, and none that it sends is closed on
+//!           this thread ([`kiban_real::unix`]).
 
 use super::relay::{Begin, Relays};
 use super::{Bounds, Service, ServiceCounters};
 use kiban_board::streams::{Ask, ENTRY_BYTES, Told, Why};
 use kiban_board::{Completion, Host, Owner, StreamId};
 use kiban_ground::Instant;
+use kiban_real::unix::{Listener as Door, Peer};
 use kiban_real::{Files, Interest};
 use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
-use socket2::Socket;
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The number of the door among files; questions, listeners and relays count from the others on.
@@ -39,15 +37,13 @@ const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Callers that are taken at once.
 const CALLERS_MAX: usize = 64;
-/// Callers that wait for the system.
-const BACKLOG: i32 = 128;
 
 /// A listener of some program's.
 struct Listener {
     /// The board's number.
     number: u32,
     /// The program is on the other side.
-    socket: OwnedFd,
+    socket: Peer,
 }
 
 /// The service.
@@ -55,10 +51,10 @@ pub struct Sockets {
     path: PathBuf,
     bounds: Bounds,
     files: Files,
-    door: Option<OwnedFd>,
+    door: Option<Door>,
     /// Whether nobody looks at the door for a while.
     rests: bool,
-    askers: BTreeMap<u64, (OwnedFd, Owner, Instant)>,
+    askers: BTreeMap<u64, (Peer, Owner, Instant)>,
     listeners: BTreeMap<u64, Listener>,
     relays: Relays,
     next: u64,
@@ -97,22 +93,20 @@ impl Sockets {
     fn on_door(&mut self, now: Instant) {
         for _ in 0..CALLERS_MAX {
             let Some(door) = &self.door else { return };
-            let socket = match rustix::net::accept_with(door, packets()) {
-                Ok(socket) => socket,
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
+            let socket = match door.accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
                 // The system has no file for it: it is asked again in a while, and not all the time.
                 Err(_) => {
                     self.rests = self.files.forget(door).is_ok();
                     return;
                 }
             };
-            let own = rustix::process::geteuid();
             let peer = rustix::net::sockopt::socket_peercred(&socket);
-            let is_ours = peer.is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
             let process = peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
             let number = self.next;
             self.next += 1;
-            let has_place = is_ours && self.askers.len() < ASKERS_MAX;
+            let has_place = self.askers.len() < ASKERS_MAX;
             if has_place && self.files.watch(&socket, number, Interest::READ).is_ok() {
                 self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
             } else {
@@ -121,12 +115,26 @@ impl Sockets {
         }
     }
 
+    /// Hangs up on those who have asked nothing, by the time that they had for it.
+    fn remove_askers(&mut self, is_over: impl Fn(Instant) -> bool) {
+        let files = &self.files;
+        self.askers.retain(|_, (socket, _, until)| {
+            let stays = !is_over(*until);
+            if !stays {
+                let _ = files.forget(&*socket);
+            }
+            stays
+        });
+    }
+
     /// Somebody who asks has said something, or gone.
     fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
+        // A thread may have to close it, and that may take a while.
+        let _ = self.files.forget(&socket);
         let mut entry = [0; ENTRY_BYTES];
-        let ask = match rustix::net::recv(&socket, &mut entry, RecvFlags::DONTWAIT) {
-            Ok((_, ENTRY_BYTES)) => Ask::read(&entry),
+        let ask = match socket.receive(&mut entry) {
+            Ok(ENTRY_BYTES) => Ask::read(&entry),
             _ => None,
         };
         let (told, file) = match ask {
@@ -174,7 +182,8 @@ impl Sockets {
             return Err(Why::TooMany);
         };
         let ends = Some((info.local, remote));
-        let begin = Begin { socket: ours, is_connected: true, is_open: false, skips, tells_why: true, ends };
+        let begin =
+            Begin { socket: ours.into(), is_connected: true, is_open: false, skips, tells_why: true, ends };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
         Ok((info.local, theirs))
@@ -190,7 +199,9 @@ impl Sockets {
             return Err(Why::TooMany);
         }
         let (number, local) = kiban_board::streams::listen(host, owner, local, &mut self.last_port)?;
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None)
+            .map_err(io::Error::from)
+            .and_then(|(ours, theirs)| Ok((Peer::new(ours)?, theirs)));
         let own = self.next;
         match pair {
             Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
@@ -228,6 +239,7 @@ impl Sockets {
             return;
         };
         let ends = Some((local, remote));
+        let socket = socket.into();
         let begin = Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
@@ -236,16 +248,17 @@ impl Sockets {
     /// The program has let go of a listener; it says nothing on it otherwise.
     fn on_listener(&mut self, number: u64, host: &mut Host<'_>) {
         if let Some(listener) = self.listeners.remove(&number) {
+            let _ = self.files.forget(&listener.socket);
             let _ = host.unlisten(listener.number);
         }
     }
 }
 
 /// A pair for a stream: ours, and the program's, which blocks as a new socket does.
-fn pair() -> io::Result<(Socket, OwnedFd)> {
+fn pair() -> io::Result<(Peer, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    Ok((Socket::from(ours), theirs))
+    Ok((Peer::new(ours)?, theirs))
 }
 
 /// Writes until there is no room to write: how many bytes.
@@ -275,25 +288,11 @@ fn tell(socket: BorrowedFd<'_>, told: Told, file: Option<&OwnedFd>) -> io::Resul
     Ok(())
 }
 
-/// The door, for the user of this process alone. One that a killed process has left behind makes way.
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None);
-    if path.exists() && rustix::net::connect(socket()?, &address).is_err() {
-        std::fs::remove_file(path)?;
-    }
-    let door = socket()?;
-    rustix::net::bind(&door, &address)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    rustix::net::listen(&door, BACKLOG)?;
-    Ok(door)
-}
-
 impl Service for Sockets {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
         super::make_folder(&self.path).map_err(say)?;
-        let door = open(&self.path).map_err(say)?;
+        let door = Door::open(&self.path, SocketType::SEQPACKET, false).map_err(say)?;
         self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
         self.door = Some(door);
         Ok(())
@@ -315,17 +314,15 @@ impl Service for Sockets {
         if let (true, Some(door)) = (self.rests, &self.door) {
             self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
         }
-        self.askers.retain(|_, (_, _, until)| *until > now);
+        self.remove_askers(|until| until <= now);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
-        if self.door.take().is_some() {
-            // It may have been cleared away already.
-            let _ = std::fs::remove_file(&self.path);
-        }
-        self.askers.clear();
+        self.door = None;
+        self.remove_askers(|_| true);
         for listener in std::mem::take(&mut self.listeners).into_values() {
+            let _ = self.files.forget(&listener.socket);
             let _ = host.unlisten(listener.number);
         }
     }
