@@ -17,13 +17,13 @@ const DOORS: &str = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"socke
 /// A socket whose close(2) takes an hour, for its peer takes nothing; and that peer.
 fn lingering() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
-    // Little room, so that hundreds of these take little memory.
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("an option");
+    // A bound, so that hundreds of these take little memory.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 256 << 10).expect("an option");
     let mut near = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
     let (far, _) = listener.accept().expect("it called");
-    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).expect("an option");
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 256 << 10).expect("an option");
     near.set_nonblocking(true).expect("a socket");
-    while near.write(&[7; 4096]).is_ok() {}
+    while near.write(&[7; 65536]).is_ok() {}
     rustix::net::sockopt::set_socket_linger(&near, Some(Duration::from_secs(3600))).expect("an option");
     far.set_read_timeout(Some(LONG)).expect("a socket");
     (near.into(), far)
@@ -37,7 +37,11 @@ fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     let files = [near.as_fd()];
     control.push(SendAncillaryMessage::ScmRights(&files));
     match rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
-        Ok(_) => Some(far),
+        Ok(_) => {
+            // The board may have let go of it already: then this is the close that lingers.
+            kiban_real::unix::closing::close(near);
+            Some(far)
+        }
         Err(error) => {
             // SO_PASSRIGHTS (Linux 6.16); and who has been cut off already.
             assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");

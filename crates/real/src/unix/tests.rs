@@ -18,13 +18,13 @@ const BYTES: usize = 8192;
 /// A socket whose close(2) takes an hour, for its peer takes nothing; and that peer.
 fn lingering() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
-    // Little room, so that hundreds of these take little memory.
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("an option");
+    // A bound, so that hundreds of these take little memory.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 256 << 10).expect("an option");
     let mut near = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
     let (far, _) = listener.accept().expect("it called");
-    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).expect("an option");
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 256 << 10).expect("an option");
     near.set_nonblocking(true).expect("a socket");
-    while near.write(&[7; 4096]).is_ok() {}
+    while near.write(&[7; 65536]).is_ok() {}
     rustix::net::sockopt::set_socket_linger(&near, Some(HOUR)).expect("an option");
     far.set_read_timeout(Some(LONG)).expect("a socket");
     (near.into(), far)
@@ -171,7 +171,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let door = Door::open_at(&path).expect("nobody is there");
     let mut far = Vec::new();
     // More than there are threads that close, and than files that may wait for them.
-    for round in 0..250 {
+    for round in 0..200 {
         let caller = Peer::connect(&path, SocketType::STREAM).expect("it listens");
         far.push(send_lingering(&caller, b"kiban-s3", SendFlags::empty()));
         if round % 2 == 0 {
