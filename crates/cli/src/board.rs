@@ -6,7 +6,7 @@ use kiban_service::config::Length;
 use kiban_service::control::{CAPTURE_MAX, Caller, CaptureEnd, Question, Reply};
 use kiban_service::orders::Captured;
 use kiban_service::signals::{self, Wish};
-use kiban_service::status::{Status, Use};
+use kiban_service::status::{Sandbox, Status, Use};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,6 +217,13 @@ pub(crate) fn text(status: &Status) -> String {
         part("receive", memory.receive_bytes)
     );
     text += &format!(", PDUs {} of {}\n", memory.pdus.used, memory.pdus.capacity);
+    text += &match &status.sandbox {
+        None => "sandbox: off\n".to_owned(),
+        Some(Sandbox { capabilities, landlock, seccomp }) => {
+            let kept = if capabilities.is_empty() { "none".to_owned() } else { capabilities.join(" ") };
+            format!("sandbox: capabilities {kept}, Landlock {landlock}, seccomp {seccomp}\n")
+        }
+    };
     let sessions: Vec<String> =
         status.sessions.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let all: u64 = status.sessions.values().sum();

@@ -46,8 +46,10 @@ impl Up {
         // A port that is taken is told before anything has happened.
         let figures = Figures::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;
+        let desk = Desk::open(&running.plan().name, figures, running.orders())?;
+        running.confine()?;
+        desk.ready();
         let plan = running.plan();
-        let desk = Desk::open(&plan.name, figures, running.orders())?;
         tracing::info!(board = plan.name, ports = plan.ports.len(), services = plan.services.len(), "ready");
         warn(plan);
         let metrics = desk.metrics();

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod confinement;
 pub mod control;
 mod link;
 mod loopback;

@@ -7,6 +7,7 @@
 //! Stop      services listen no more; sessions have a bounded time to end; then they are cut.
 
 use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
+use crate::confinement;
 use crate::link;
 use crate::loopback::Loopbacks;
 use crate::losses;
@@ -24,6 +25,7 @@ use kiban_real::driver::Waker;
 use kiban_real::exposure::{self, Private};
 use kiban_real::link::{AnyLink, LinkCounters};
 use kiban_real::random;
+use kiban_real::sandbox::{OnRefusal, Sandbox};
 use kiban_real::streams::folders;
 use kiban_real::{Clock, Driver, Waiting};
 use kiban_stack::ethernet::LinkConfig;
@@ -74,6 +76,8 @@ pub struct Running {
     told: Box<dyn FnMut(&Plan)>,
     /// Records that were begun.
     captures: u64,
+    /// What is in force of it; none: it is off.
+    sandbox: Option<Sandbox>,
 }
 
 impl Running {
@@ -137,6 +141,7 @@ impl Running {
             reloads: 0,
             told: Box::new(|_| {}),
             captures: 0,
+            sandbox: None,
         };
         running.begin()?;
         Ok(running)
@@ -152,6 +157,26 @@ impl Running {
 
     fn with_services<T>(&mut self, work: impl FnOnce(&mut Services, &mut Host<'_>, Instant) -> T) -> T {
         self.driver.with_program(self.services, work).expect("the services are the driver's program")
+    }
+
+    /// Drops the privileges that are not needed from here on, on all threads. Everything else has begun by now.
+    ///
+    /// # Errors
+    /// They could not be dropped.
+    pub fn confine(&mut self) -> Result<(), String> {
+        if !self.plan.sandbox.enabled {
+            tracing::warn!("privileges are kept: the sandbox is off (`enabled` of [sandbox])");
+            return Ok(());
+        }
+        let needs = confinement::of_plan(&self.plan, self.file.as_deref());
+        let on_refusal = if self.plan.sandbox.kill { OnRefusal::Kill } else { OnRefusal::Error };
+        let sandbox = Sandbox::enter(&needs, on_refusal);
+        let sandbox = sandbox.map_err(|error| {
+            format!("privileges cannot be dropped: {error}; `enabled = false` in [sandbox] keeps them")
+        })?;
+        sandbox.log();
+        self.sandbox = Some(sandbox);
+        Ok(())
     }
 
     /// What it does.
@@ -349,6 +374,9 @@ impl Running {
             let names: Vec<String> = self.places.iter().map(Place::name).collect();
             return Err(format!("there is no port {port}; there are {}", names.join(", ")));
         };
+        if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses_file(its, file)) {
+            return Err(why);
+        }
         self.captures += 1;
         let (number, port) = (self.captures, port.to_owned());
         place.tape.begin(Wanted { number, port, file, ends: now + time, packets }, now)
@@ -381,6 +409,9 @@ impl Running {
         let plan = read_again(file)?;
         if let Some(key) = self.plan.needs_new_board(&plan) {
             return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
+        }
+        if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses(its, &self.plan, &plan)) {
+            return Err(why);
         }
         // What cannot be made is found out before anything has changed.
         let chime = self.with_services(|services, _, _| services.chime().clone());
@@ -497,6 +528,7 @@ impl Running {
             config: self.file.as_ref().map_or("(command line)".into(), |file| file.display().to_string()),
             uptime_seconds: rounded(now.since(self.began).as_secs_f64()),
             reloads: self.reloads,
+            sandbox: self.sandbox.as_ref().map(Sandbox::report).map(status::Sandbox::from),
             memory,
             sessions,
             ports,

@@ -1,5 +1,6 @@
 //! How a board is, at one moment: what `kiban status` shows and what Prometheus reads.
 
+use kiban_real::sandbox::Report;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,9 @@ pub struct Status {
     pub uptime_seconds: f64,
     /// Times that the configuration was read again and taken over.
     pub reloads: u64,
+    /// What is kept of its privileges; none: all of them, since the sandbox is off.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
     /// Packet memory.
     pub memory: Memory,
     /// Sessions of TCP, by state.
@@ -35,6 +39,24 @@ pub struct Status {
     pub services: Vec<Service>,
     /// What happened on the board as a whole, by family and name; what happened at a port stands with the port.
     pub counters: BTreeMap<String, Counters>,
+}
+
+/// What is in force of a board's sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Capabilities that are kept, as `CAP_NET_ADMIN`.
+    pub capabilities: Vec<String>,
+    /// `on`, or why Landlock is not.
+    pub landlock: String,
+    /// `on`, or why seccomp is not.
+    pub seccomp: String,
+}
+
+impl From<Report> for Sandbox {
+    fn from(report: Report) -> Sandbox {
+        let Report { capabilities, landlock, seccomp } = report;
+        Sandbox { capabilities, landlock, seccomp }
+    }
 }
 
 /// Packet memory.

@@ -52,6 +52,8 @@ impl Bridge {
         crate::log::begin(false);
         let mut running = Running::start(plan, None)?;
         let desk = Desk::open(&running.plan().name, Figures::default(), running.orders())?;
+        running.confine()?;
+        desk.ready();
         tracing::info!(board = running.plan().name, "ready");
         running.run();
         drop(desk);

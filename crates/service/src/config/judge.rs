@@ -2,8 +2,8 @@
 
 use super::mistake::{Mistake, hint};
 use super::tables::{self, Tables};
-use super::units::{Bytes, Length, Rate, Word};
-use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, ServicePlan};
+use super::units::{Bytes, Length, Rate, Word, Words};
+use super::{Carries, End, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
 use crate::link;
 use kiban_board::{BoardConfig, BridgedCircuit, CircuitConfig, MemoryConfig};
 use kiban_ground::{SettingError, Wait};
@@ -15,6 +15,7 @@ use kiban_wire::atm::{VCI_USER_FIRST, Vc};
 use kiban_wire::ethernet::Mac;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bounds of what may be asked for.
@@ -82,9 +83,16 @@ impl Judge<'_> {
             Some(metrics) => Some(self.socket(&metrics.listen)?),
             None => None,
         };
+        let sandbox = SandboxPlan {
+            enabled: tables.sandbox.enabled.unwrap_or(true),
+            read: self.directories(&tables.sandbox.read)?,
+            write: self.directories(&tables.sandbox.write)?,
+            kill: tables.sandbox.kill,
+        };
         Ok(Plan {
             name,
             board,
+            sandbox,
             mss_is_said,
             ports,
             routes,
@@ -95,6 +103,14 @@ impl Judge<'_> {
             wait: tables.wait.as_ref().map_or(Ok(Wait::Interrupt), |word| self.read(word))?,
             tables,
         })
+    }
+
+    fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, Mistake> {
+        let each = words.0.iter().map(|word| match Path::new(&word.value).is_dir() {
+            true => Ok(word.value.clone().into()),
+            false => Err(self.at(word, format!("`{}` is no directory", word.value), "make it, or leave it out")),
+        });
+        each.collect()
     }
 
     fn name(&self, word: &Word) -> Result<String, Mistake> {

@@ -47,7 +47,22 @@ pub struct Plan {
     pub drain: Duration,
     /// How the board's thread waits.
     pub wait: Wait,
+    /// What is kept of privileges after start.
+    pub sandbox: SandboxPlan,
     tables: Tables,
+}
+
+/// What the board keeps of its privileges after start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxPlan {
+    /// Whether it drops what it does not need.
+    pub enabled: bool,
+    /// Directories that may be read, beside those that are served from the start.
+    pub read: Vec<PathBuf>,
+    /// Directories in which records may be made, beside those for temporary files.
+    pub write: Vec<PathBuf>,
+    /// Whether a system call that is refused ends the board, in place of failing.
+    pub kill: bool,
 }
 
 /// What a link carries.
@@ -247,6 +262,9 @@ impl Plan {
         }
         if old.log != new.log {
             return Some("log".into());
+        }
+        if old.sandbox != new.sandbox {
+            return Some("sandbox".into());
         }
         if old.memory != new.memory {
             return Some("memory".into());

@@ -43,6 +43,9 @@ pub(super) struct Tables {
     /// Log lines.
     #[serde(default, deserialize_with = "once")]
     pub(super) log: Log,
+    /// What is kept of privileges after start.
+    #[serde(default, deserialize_with = "once")]
+    pub(super) sandbox: Sandbox,
 }
 
 /// A table that is written once: for serde a list of its values would do, and `[[metrics]]` is a list.
@@ -207,4 +210,21 @@ pub(super) struct Log {
     /// As JSON.
     #[serde(default)]
     pub(super) json: bool,
+}
+
+/// The sandbox.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sandbox {
+    /// `false`: nothing is dropped.
+    pub(super) enabled: Option<bool>,
+    /// Directories that a reload may serve.
+    #[serde(default)]
+    pub(super) read: Words,
+    /// Directories for records.
+    #[serde(default)]
+    pub(super) write: Words,
+    /// Whether a system call that is refused ends the board.
+    #[serde(default)]
+    pub(super) kill: bool,
 }

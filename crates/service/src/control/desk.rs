@@ -45,7 +45,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens the desk of a board that is ready, and tells the service manager so.
+    /// Opens the desk of a board.
     ///
     /// # Errors
     /// Another board of that name runs; the socket cannot be made.
@@ -77,8 +77,12 @@ impl Desk {
         };
         let thread = std::thread::Builder::new().name("control".into()).spawn(work);
         let thread = thread.map_err(|error| format!("control cannot begin: {error}"))?;
-        notify::tell("READY=1");
         Ok(Desk { metrics: sender, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Tells the service manager that the board is ready.
+    pub fn ready(&self) {
+        notify::tell("READY=1");
     }
 
     /// A handle by which the place for figures is changed.

@@ -1,0 +1,149 @@
+//! Restrictions of every thread: capabilities, no_new_privs and Landlock's rules are a thread's own.
+//!
+//! How              each thread but the caller gets a signal, whose handler makes the calls for it, as libc does for setuid(2).
+//! Race             a thread that is restricted already makes restricted threads. So the search ends when it has found no thread
+//!                  that is not restricted; new ones can then come from restricted threads, or from the caller, which is the last.
+//! Limits           a thread that blocks the signal for [`PATIENCE`] is an error.
+
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, futex};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long a thread may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks whether a thread has ended instead.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is done on each thread.
+pub(super) struct Job {
+    pub(super) kept: CapabilitySet,
+    /// What the caller had.
+    pub(super) sets: CapabilitySets,
+    /// Landlock's rules; none: this system has no Landlock.
+    pub(super) ruleset: Option<OwnedFd>,
+}
+
+/// What the handlers do: once a process.
+static JOB: OnceLock<Job> = OnceLock::new();
+/// Threads that have done it.
+static DONE: AtomicU32 = AtomicU32::new(0);
+/// Why one could not; 0: none.
+static FAILED: AtomicI32 = AtomicI32::new(0);
+
+impl Job {
+    /// Makes system calls only: it runs in handlers.
+    fn apply(&self) -> Result<(), Errno> {
+        if self.sets.effective.contains(CapabilitySet::SETPCAP) {
+            for capability in CapabilitySet::all().iter().filter(|its| !self.kept.contains(*its)) {
+                match rustix::thread::remove_capability_from_bounding_set(capability) {
+                    // This kernel does not know it.
+                    Ok(()) | Err(Errno::INVAL) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        rustix::thread::clear_ambient_capability_set()?;
+        let effective = self.sets.effective & self.kept;
+        let inheritable = CapabilitySet::empty();
+        let sets = CapabilitySets { effective, permitted: self.kept, inheritable };
+        rustix::thread::set_capabilities(None, sets)?;
+        rustix::thread::set_no_new_privs(true)?;
+        let Some(ruleset) = &self.ruleset else { return Ok(()) };
+        // SAFETY: the call takes two numbers, and concerns no memory.
+        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } {
+            0 => Ok(()),
+            _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+        }
+    }
+}
+
+/// Does its job for the thread that it interrupts.
+extern "C" fn on_signal(_: libc::c_int) {
+    // SAFETY: the place of this thread's errno, which what was interrupted may still want to read.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    if let Some(Err(error)) = JOB.get().map(Job::apply) {
+        FAILED.store(error.raw_os_error(), Ordering::Release);
+    }
+    DONE.fetch_add(1, Ordering::Release);
+    // Whoever waits looks again in a while, too.
+    let _ = futex::wake(&DONE, futex::Flags::PRIVATE, 1);
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// Restricts every thread of this process, the caller last.
+pub(super) fn restrict_all(job: Job) -> io::Result<()> {
+    JOB.set(job).map_err(|_| io::Error::other("this process is in a sandbox already"))?;
+    let signal = libc::SIGRTMIN() + 7;
+    handle(signal, on_signal as *const () as libc::sighandler_t)?;
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    let mut done = BTreeSet::from([own]);
+    loop {
+        let found: Vec<i32> = tasks()?.into_iter().filter(|thread| !done.contains(thread)).collect();
+        if found.is_empty() {
+            break;
+        }
+        for thread in found {
+            restrict(thread, signal)?;
+            done.insert(thread);
+        }
+    }
+    handle(signal, libc::SIG_IGN)?;
+    let job = JOB.get().expect("it was set above");
+    job.apply()?;
+    Ok(())
+}
+
+/// Has one thread do the job.
+fn restrict(thread: i32, signal: libc::c_int) -> io::Result<()> {
+    let before = DONE.load(Ordering::Acquire);
+    // SAFETY: the call takes three numbers; the signal's handler is ours.
+    if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) } != 0 {
+        let error = io::Error::last_os_error();
+        // It has ended.
+        return if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) };
+    }
+    let look = futex::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as _ };
+    let mut looks = PATIENCE.as_millis() / LOOK.as_millis();
+    while DONE.load(Ordering::Acquire) == before {
+        match futex::wait(&DONE, futex::Flags::PRIVATE, before, Some(&look)) {
+            Err(Errno::TIMEDOUT) if !tasks()?.contains(&thread) => return Ok(()),
+            Err(Errno::TIMEDOUT) if looks == 0 => {
+                let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+                let name = name.unwrap_or_default();
+                return Err(io::Error::other(format!("thread {} does not take signals", name.trim_end())));
+            }
+            Err(Errno::TIMEDOUT) => looks -= 1,
+            _ => {}
+        }
+    }
+    match FAILED.load(Ordering::Acquire) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// The threads of this process.
+fn tasks() -> io::Result<Vec<i32>> {
+    let entries = std::fs::read_dir("/proc/self/task")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn handle(signal: libc::c_int, handler: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: an action of zeroes is a valid one.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler is a function that makes system calls only, or the word for "ignore".
+    match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

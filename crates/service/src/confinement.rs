@@ -1,0 +1,73 @@
+//! What a board keeps of its privileges after start, and what a reload may not need any more.
+//!
+//! Kept      what a lost link needs to be opened again; the configuration, directories that are served, the control socket's
+//!           directory, directories of records.
+//! Reload    what it opens is compared with what is kept, before anything changes.
+
+use crate::config::{End, Kind, Plan, PortPlan, ServicePlan};
+use kiban_real::link::Address;
+use kiban_real::sandbox::{Need, Sandbox};
+use kiban_real::streams::folders;
+use std::path::Path;
+
+/// How to get what has been dropped.
+const REMEDY: &str = "restart the board to take this over (kiban down, then kiban up)";
+
+/// What links need: `links` are their addresses.
+pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a str>) -> Vec<Need> {
+    // What is no address was refused when it was judged.
+    links.filter_map(|link| link.parse::<Address>().ok()).flat_map(|address| Need::link(&address)).collect()
+}
+
+/// What a board needs after start.
+pub(crate) fn of_plan(plan: &Plan, file: Option<&Path>) -> Vec<Need> {
+    let mut needs = of_links(plan.ports.iter().flat_map(links));
+    needs.extend(file.into_iter().flat_map(Need::read_again));
+    needs.extend(plan.services.iter().filter_map(root));
+    needs.extend(plan.sandbox.read.iter().map(|path| Need::read(path)));
+    // Sockets of programs that attach come and go with their services.
+    needs.extend(folders().first().map(|folder| Need::change(folder)));
+    let usual = [std::env::temp_dir(), "/var/tmp".into()];
+    let records = usual.iter().filter(|folder| folder.is_dir()).chain(&plan.sandbox.write);
+    needs.extend(records.map(|folder| Need::create_in(folder)));
+    needs
+}
+
+fn links(port: &PortPlan) -> impl Iterator<Item = &str> {
+    [Some(&port.link), port.host.as_ref()].into_iter().flatten().map(String::as_str)
+}
+
+fn root(service: &ServicePlan) -> Option<Need> {
+    match &service.kind {
+        Kind::Http { root, .. } => Some(Need::read(root)),
+        _ => None,
+    }
+}
+
+/// Why a board that is confined cannot take over another plan.
+pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<String> {
+    let links = new.ports.iter().zip(&old.ports).filter(|(new, old)| new.link != old.link);
+    let links = links.flat_map(|(port, _)| {
+        let needs = of_links([port.link.as_str()].into_iter());
+        needs.into_iter().map(move |need| (format!("port {}", port.name), need))
+    });
+    let services = new.services.iter().filter(|service| !old.services.contains(service));
+    let services = services.flat_map(|service| {
+        let port = match service.listen {
+            End::Kernel(at) => Need::port(at),
+            _ => None,
+        };
+        let needs = [port, root(service)].into_iter().flatten();
+        needs.map(move |need| (format!("service {}", service.name), need))
+    });
+    let metrics = new.metrics.filter(|_| new.metrics != old.metrics).and_then(Need::port);
+    let metrics = metrics.map(|need| ("metrics".to_owned(), need));
+    let mut all = links.chain(services).chain(metrics);
+    all.find_map(|(who, need)| Some(format!("{who}: {}: {REMEDY}", sandbox.refuses(&need)?)))
+}
+
+/// Why a board that is confined cannot make a file.
+pub(crate) fn refuses_file(sandbox: &Sandbox, file: &Path) -> Option<String> {
+    let why = sandbox.refuses(&Need::create(file))?;
+    Some(format!("{why}: name a file there, or add the directory to `write` of [sandbox] and restart the board"))
+}
