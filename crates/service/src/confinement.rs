@@ -69,5 +69,7 @@ pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<Strin
 /// Why a board that is confined cannot make a file.
 pub(crate) fn refuses_file(sandbox: &Sandbox, file: &Path) -> Option<String> {
     let why = sandbox.refuses(&Need::create(file))?;
-    Some(format!("{why}: name a file there, or add the directory to `write` of [sandbox] and restart the board"))
+    Some(format!(
+        "{why}: name a file there, or add the directory to `write` of [sandbox] and restart the board"
+    ))
 }

@@ -170,11 +170,9 @@ impl Running {
         }
         let needs = confinement::of_plan(&self.plan, self.file.as_deref());
         let on_refusal = if self.plan.sandbox.kill { OnRefusal::Kill } else { OnRefusal::Error };
-        let sandbox = Sandbox::enter(&needs, on_refusal);
-        let sandbox = sandbox.map_err(|error| {
+        let sandbox = Sandbox::enter(&needs, on_refusal).map_err(|error| {
             format!("privileges cannot be dropped: {error}; `enabled = false` in [sandbox] keeps them")
         })?;
-        sandbox.log();
         self.sandbox = Some(sandbox);
         Ok(())
     }
@@ -410,7 +408,8 @@ impl Running {
         if let Some(key) = self.plan.needs_new_board(&plan) {
             return Err(format!("{key} has changed, which needs a new board: kiban down, then kiban up"));
         }
-        if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses(its, &self.plan, &plan)) {
+        if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses(its, &self.plan, &plan))
+        {
             return Err(why);
         }
         // What cannot be made is found out before anything has changed.

@@ -6,6 +6,7 @@
 
 pub use crate::config::switch::{LinkPlan, LinkWords, Place, Plan, RoutePlan};
 
+use crate::confinement;
 use crate::losses;
 use crate::signals::{self, Wish};
 use crate::standing::Standing;
@@ -13,6 +14,7 @@ use crate::status::{Counters, named, rounded};
 use kiban_ground::Instant;
 use kiban_real::atm::switch::SwitchDriver;
 use kiban_real::link::{Address, AnyLink};
+use kiban_real::sandbox::{OnRefusal, Sandbox};
 use kiban_real::{Clock, Waiting};
 use kiban_stack::atm::{Interval, Route, Switch, SwitchPort};
 use serde::Serialize;
@@ -157,6 +159,18 @@ impl RunningSwitch {
         signals::hear(told).map_err(say)?;
         let waiting = driver.waiting();
         Ok(RunningSwitch { plan, driver, waiting, clock, began: now, standings, wishes })
+    }
+
+    /// Drops the privileges that are not needed from here on, on all threads.
+    ///
+    /// # Errors
+    /// They could not be dropped.
+    pub fn confine(&self) -> Result<(), String> {
+        let needs = confinement::of_links(self.plan.links.iter().map(|link| link.link.as_str()));
+        let entered = Sandbox::enter(&needs, OnRefusal::Error);
+        entered
+            .map(drop)
+            .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))
     }
 
     /// What it does.

@@ -107,7 +107,11 @@ impl Tape {
         let recorders = [(); 2].map(|()| Recorder::new(form));
         let mut head = Vec::new();
         recorders[0].begin(&mut head);
-        let mut file = BufWriter::with_capacity(1 << 18, File::create_new(path).map_err(say)?);
+        let mut file = {
+            // Not `create_new`, which asks for reading as well: the sandbox lets records be written only.
+            let file = File::options().write(true).create_new(true).open(path).map_err(say)?;
+            BufWriter::with_capacity(1 << 18, file)
+        };
         file.write_all(&head).map_err(say)?;
         #[expect(
             clippy::disallowed_methods,

@@ -43,6 +43,9 @@ pub(crate) struct Switch {
     /// Begin without links that are not there, and look for them later.
     #[arg(long, requires = "link")]
     retry: bool,
+    /// Keep all privileges after start, for debugging.
+    #[arg(long)]
+    no_sandbox: bool,
     /// Only judge the plan.
     #[arg(long)]
     check: bool,
@@ -73,6 +76,9 @@ impl Switch {
         }
         crate::log::begin(false);
         let mut running = RunningSwitch::start(plan)?;
+        if !self.no_sandbox {
+            running.confine()?;
+        }
         let plan = running.plan();
         tracing::info!(switch = plan.name, links = plan.links.len(), entries = plan.routes.len(), "ready");
         let is_live = !self.json && self.every.is_none() && std::io::stdout().is_terminal();

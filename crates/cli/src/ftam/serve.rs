@@ -8,6 +8,7 @@ use kiban_real::ftam::door::Gate;
 use kiban_real::ftam::serve::{Service, ServiceConfig};
 use kiban_real::ftam::users::{Attempts, Patience, Users, write_password};
 use kiban_real::osi::secure::{self, Identity};
+use kiban_real::sandbox::{Need, OnRefusal, Sandbox};
 use kiban_real::streams::folders;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,6 +66,9 @@ pub(super) struct Serve {
     /// Bytes of a data element (F-DATA) that is sent.
     #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     fdata_bytes: u32,
+    /// Keep all privileges after start, for debugging.
+    #[arg(long)]
+    no_sandbox: bool,
     /// Print log lines as JSON.
     #[arg(long)]
     json: bool,
@@ -130,6 +134,11 @@ impl Serve {
                 }
             }
         };
+        if !self.no_sandbox {
+            let needs = [vec![Need::change(&self.root)], Need::read_again(&self.users)].concat();
+            Sandbox::enter(&needs, OnRefusal::Error)
+                .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))?;
+        }
         service.serve(listener, stop).await;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)

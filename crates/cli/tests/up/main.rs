@@ -13,6 +13,7 @@
 //! run         programs as they are
 //! rdma        verbs on boards, over cells and to the kernel
 //! vi          VIs over the TCP of two boards
+//! sandbox     what a board drops after start
 //! unit        as systemd runs it
 //! ```
 
@@ -26,6 +27,7 @@ mod kernel;
 mod place;
 mod rdma;
 mod run;
+mod sandbox;
 mod service;
 mod unit;
 mod vi;

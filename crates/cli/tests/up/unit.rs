@@ -1,32 +1,115 @@
 //! As systemd runs it: the unit of docs/operations.md, and the watchdog.
 
-use crate::place::{ECHO, PORT, Place, enter, run, spawn, text};
-use std::path::Path;
+use crate::place::{ECHO, PORT, Place, connect, echo, enter, run, spawn, text};
+use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-#[test]
-fn the_unit_of_the_documentation_is_one_that_systemd_takes() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+/// The unit of a page of the documentation.
+fn unit(page: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = std::fs::read_to_string(path).expect("it is in the repository");
-    let unit = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a unit");
-    // The program stands where it was built; kill where this host has it.
-    let unit = unit.replace("/usr/local/bin/kiban", crate::place::KIBAN);
-    let place = Place::new("unit");
-    let file = place.write("kiban@.service", &unit);
-    let Ok(output) =
-        std::process::Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output()
-    else {
+    page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a unit").to_owned()
+}
+
+/// The same in a file; the program stands where it was built.
+fn unit_file(place: &Place, page: &str, name: &str) -> PathBuf {
+    place.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::place::KIBAN))
+}
+
+fn has_systemd() -> bool {
+    let is_there = std::process::Command::new("systemd-analyze").arg("--version").output().is_ok();
+    if !is_there {
         println!("skipped: systemd-analyze is not there (Debian: systemd)");
+    }
+    is_there
+}
+
+#[test]
+fn the_units_of_the_documentation_are_ones_that_systemd_takes() {
+    if !has_systemd() {
         return;
-    };
-    let told = text(&output);
-    let about = |line: &&str| line.contains("kiban");
-    assert_eq!(told.lines().find(about), None, "{told}");
-    assert!(output.status.success(), "{told}");
+    }
+    let place = Place::new("unit");
+    for (page, name) in [("operations.md", "kiban@.service"), ("ftam.md", "kiban-ftam.service")] {
+        let file = unit_file(&place, page, name);
+        let output = run("systemd-analyze", &["verify", "--man=no", &file.display().to_string()]);
+        let told = text(&output);
+        let about = |line: &&str| line.contains("kiban");
+        assert_eq!(told.lines().find(about), None, "{told}");
+        assert!(output.status.success(), "{told}");
+    }
     // A key that systemd does not know is told: the judge judges.
-    let wrong = place.write("kiban-wrong@.service", &unit.replace("WatchdogSec", "WatchdagSec"));
+    let wrong =
+        place.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
     let output = run("systemd-analyze", &["verify", "--man=no", &wrong.display().to_string()]);
     assert!(text(&output).contains("WatchdagSec"), "{}", text(&output));
+}
+
+#[test]
+fn the_units_leave_little_exposed() {
+    if !has_systemd() {
+        return;
+    }
+    let place = Place::new("unit-exposure");
+    let judge = |file: &Path, tenths: u32| {
+        let threshold = format!("--threshold={tenths}");
+        run(
+            "systemd-analyze",
+            &["security", "--offline=true", "--no-pager", &threshold, &file.display().to_string()],
+        )
+    };
+    // In tenths of systemd's points from 0 to 10. What is left: the network that they are for, and their capabilities.
+    for (page, name, tenths) in
+        [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
+    {
+        let output = judge(&unit_file(&place, page, name), tenths);
+        assert!(output.status.success(), "{}", text(&output));
+        assert!(text(&output).contains("Overall exposure level"), "{}", text(&output));
+    }
+    // Without what bounds a root process it is far beyond: the judge judges.
+    let open = unit("operations.md")
+        .replace("DynamicUser", "#")
+        .replace("User=", "#")
+        .replace("SystemCallFilter", "#");
+    let output = judge(&place.write("kiban-open@.service", &open), 25);
+    assert!(!output.status.success(), "{}", text(&output));
+}
+
+/// Runs a board with the capabilities that the unit grants, as the user of the unit has them.
+#[test]
+fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_those_as_well() {
+    if !enter() || !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to become somebody else");
+        return;
+    }
+    let unit = unit("operations.md");
+    let set = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key)).expect("the unit says it");
+        let each = line
+            .split_whitespace()
+            .map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_lowercase()));
+        format!("-all{}", each.collect::<String>())
+    };
+    let (ambient, bounding) = (set("AmbientCapabilities="), set("CapabilityBoundingSet="));
+    let grants = [
+        format!("--inh-caps={ambient}"),
+        format!("--ambient-caps={ambient}"),
+        format!("--bounding-set={bounding}"),
+        "--no-new-privs".to_owned(),
+    ];
+    let place = Place::new("unit-capabilities");
+    let board = place.up_by(&format!("{PORT}{ECHO}"), nobodys(&place, &grants));
+    let its = threads(board.child.id());
+    assert_eq!([its.permitted, its.effective, its.bounding], [NET_ADMIN, NET_ADMIN, NET_ADMIN | NET_RAW]);
+    assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
+    echo(&mut connect("10.9.0.2:7"), b"hello");
+    // The capability that was kept is enough to make the device again.
+    assert!(run("ip", &["link", "del", "kiban0"]).status.success());
+    board.until("it is made again", |status| {
+        (&status["ports"][0]["losses"], &status["ports"][0]["state"]) == (&1.into(), &"up".into())
+    });
+    echo(&mut connect("10.9.0.2:7"), b"hello again");
 }
 
 #[test]

@@ -95,9 +95,9 @@ impl Files {
     pub(super) fn allow(&self, path: &Path, access: Access) -> bool {
         // What is not there yet is made where its directory is.
         let Ok(real) = std::fs::canonicalize(path) else { return true };
-        self.open.iter().any(|(open, granted)| {
-            real.starts_with(open) && granted.rights().contains(access.rights())
-        })
+        self.open
+            .iter()
+            .any(|(open, granted)| real.starts_with(open) && granted.rights().contains(access.rights()))
     }
 
     /// The directories with which that may be done.

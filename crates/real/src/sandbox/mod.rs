@@ -6,6 +6,7 @@
 //! System calls     seccomp: a deny-list (`calls`), refused with EPERM, or ended with SIGSYS where that is asked for.
 //! no_new_privs     set on every thread, so that no program that is executed could gain privileges.
 //! Threads          all of them, those that run already included (`threads`); later ones inherit.
+//!                  A filter around this process that refuses capset(2) leaves the capabilities: they are reported as kept.
 //! Limits           Landlock since Linux 5.13, seccomp on x86-64, aarch64 and riscv64: what a system lacks is reported
 //!                  ([`Sandbox::report`]) and the program goes on. Files and sockets that are open stay open. Once per process.
 //! Not implemented  rules for TCP ports: a reload may add services at other ports, and links need sockets again.
@@ -44,7 +45,8 @@ pub struct Report {
 }
 
 impl Sandbox {
-    /// Drops everything but `needs`, on every thread of this process. Called once, when links are open and services listen.
+    /// Drops everything but `needs`, on every thread of this process, and logs what is in force. Called once, when links are open and
+    /// services listen.
     ///
     /// # Errors
     /// A thread could not be restricted, or this process is confined already. The program should end then.
@@ -62,8 +64,13 @@ impl Sandbox {
             Err(why) => (Err(why), None),
         };
         threads::restrict_all(threads::Job { kept, sets, ruleset })?;
+        let kept = rustix::thread::capabilities(None)?.permitted;
         let calls = calls::filter(sockets, on_refusal);
-        Ok(Sandbox { before, kept, files, calls })
+        let sandbox = Sandbox { before, kept, files, calls };
+        let Report { capabilities, landlock, seccomp } = sandbox.report();
+        let kept = if capabilities.is_empty() { "none".to_owned() } else { capabilities.join(" ") };
+        tracing::info!(capabilities = kept, no_new_privs = true, landlock, seccomp, "privileges dropped");
+        Ok(sandbox)
     }
 
     /// Why something that was not needed before cannot be done any more; none: the sandbox does not forbid it.
@@ -72,9 +79,8 @@ impl Sandbox {
             What::Capabilities(wanted) => {
                 let dropped = *wanted & self.before & !self.kept;
                 let names = names(dropped).join(" and ");
-                (!dropped.is_empty()).then(|| {
-                    format!("{} needs {names}, which kiban dropped after start", need.why)
-                })
+                (!dropped.is_empty())
+                    .then(|| format!("{} needs {names}, which kiban dropped after start", need.why))
             }
             What::Path(path, access) => {
                 let files = self.files.as_ref().ok()?;
@@ -87,13 +93,6 @@ impl Sandbox {
                 })
             }
         }
-    }
-
-    /// Logs what is in force.
-    pub fn log(&self) {
-        let Report { capabilities, landlock, seccomp } = self.report();
-        let kept = if capabilities.is_empty() { "none".to_owned() } else { capabilities.join(" ") };
-        tracing::info!(capabilities = kept, no_new_privs = true, landlock, seccomp, "privileges dropped");
     }
 
     /// What is in force.

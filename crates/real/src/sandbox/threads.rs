@@ -51,7 +51,12 @@ impl Job {
         let effective = self.sets.effective & self.kept;
         let inheritable = CapabilitySet::empty();
         let sets = CapabilitySets { effective, permitted: self.kept, inheritable };
-        rustix::thread::set_capabilities(None, sets)?;
+        match rustix::thread::set_capabilities(None, sets) {
+            // Dropping is always allowed, unless a filter around this process refuses the call: who put it there has chosen what
+            // this process may have.
+            Ok(()) | Err(Errno::PERM) => {}
+            Err(error) => return Err(error),
+        }
         rustix::thread::set_no_new_privs(true)?;
         let Some(ruleset) = &self.ruleset else { return Ok(()) };
         // SAFETY: the call takes two numbers, and concerns no memory.

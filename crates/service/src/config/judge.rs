@@ -108,7 +108,9 @@ impl Judge<'_> {
     fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, Mistake> {
         let each = words.0.iter().map(|word| match Path::new(&word.value).is_dir() {
             true => Ok(word.value.clone().into()),
-            false => Err(self.at(word, format!("`{}` is no directory", word.value), "make it, or leave it out")),
+            false => {
+                Err(self.at(word, format!("`{}` is no directory", word.value), "make it, or leave it out"))
+            }
         });
         each.collect()
     }

@@ -1,0 +1,302 @@
+//! What a board drops after start, seen from outside: every thread, as root and as nobody; reloads that need what was dropped.
+
+use crate::place::{ECHO, KIBAN, PORT, Place, connect, echo, enter, ip, run, text};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+/// A port without any privileges.
+const UDP: &str = "[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\naddress = \"10.8.0.2/24\"\n";
+const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
+const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9464\"\n";
+const NET_BIND_SERVICE: u64 = 1 << 10;
+pub(crate) const NET_ADMIN: u64 = 1 << 12;
+pub(crate) const NET_RAW: u64 = 1 << 13;
+
+/// What every thread of a process has; they are all alike.
+pub(crate) struct Threads {
+    pub(crate) count: usize,
+    pub(crate) permitted: u64,
+    pub(crate) effective: u64,
+    pub(crate) bounding: u64,
+    pub(crate) no_new_privs: u64,
+    pub(crate) seccomp: u64,
+}
+
+pub(crate) fn threads(process: u32) -> Threads {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let texts: Vec<String> = tasks
+        .map(|task| std::fs::read_to_string(task.expect("it runs").path().join("status")).expect("it runs"))
+        .collect();
+    let value = |name: &str, base: u32| {
+        let each = texts.iter().map(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+            u64::from_str_radix(line.expect("Linux has it"), base).expect("a number")
+        });
+        let all: Vec<u64> = each.collect();
+        assert!(all.iter().all(|its| *its == all[0]), "{name} differs: {all:x?}");
+        all[0]
+    };
+    assert_eq!((value("CapInh", 16), value("CapAmb", 16)), (0, 0));
+    Threads {
+        count: texts.len(),
+        permitted: value("CapPrm", 16),
+        effective: value("CapEff", 16),
+        bounding: value("CapBnd", 16),
+        no_new_privs: value("NoNewPrivs", 10),
+        seccomp: value("Seccomp", 10),
+    }
+}
+
+#[test]
+fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
+    if !enter() {
+        return;
+    }
+    ip("link add lab0 type veth peer name lab1");
+    let port = |name: &str, link: &str, net: u8| {
+        format!("[[port]]\nname = \"{name}\"\nlink = \"{link}\"\naddress = \"10.{net}.0.2/24\"\n")
+    };
+    let low = "udp-frames:127.0.0.1:701-127.0.0.1:7011";
+    for (ports, kept, names) in [
+        (UDP.to_owned(), 0, "none"),
+        (port("a", "tap:kiban0", 1), NET_ADMIN, "CAP_NET_ADMIN"),
+        (port("a", "packet:lab0", 1), NET_RAW, "CAP_NET_RAW"),
+        (port("a", low, 1), NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE"),
+        (
+            port("a", "tun:kiban1", 1) + &port("b", "packet:lab0", 2),
+            NET_ADMIN | NET_RAW,
+            "CAP_NET_ADMIN CAP_NET_RAW",
+        ),
+        // One that is not there yet needs its privilege when it comes.
+        (port("a", "packet:lab7", 1) + "retry = true\n", NET_RAW, "CAP_NET_RAW"),
+    ] {
+        let place = Place::new("sandbox-kept");
+        let mut board = place.up(&format!("name = \"lab\"\n{ports}{ATTACH}{METRICS}"));
+        let its = threads(board.child.id());
+        assert!(its.count >= 2, "the board's and that of control");
+        assert_eq!([its.permitted, its.effective, its.bounding], [kept; 3], "{ports}");
+        assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
+        let status = text(&place.kiban(&["status"]));
+        let line = format!("sandbox: capabilities {names}, Landlock on, seccomp on");
+        assert!(status.contains(&line), "{status}");
+        assert!(place.log().contains("privileges dropped"), "{}", place.log());
+        assert_eq!(text(&place.kiban(&["down"])), "board lab stops\n");
+        assert_eq!(board.wait(), Some(0));
+        assert!(!place.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
+    }
+    // Where it is switched off nothing is dropped, and that is said.
+    let place = Place::new("sandbox-off");
+    let board = place.up(&format!("name = \"lab\"\n{UDP}[sandbox]\nenabled = false\n"));
+    let its = threads(board.child.id());
+    assert_eq!((its.no_new_privs, its.seccomp), (0, 0));
+    assert_ne!(its.effective & NET_ADMIN, 0);
+    assert!(text(&place.kiban(&["status"])).contains("sandbox: off"));
+    assert!(place.log().contains("privileges are kept"), "{}", place.log());
+}
+
+/// The program where everybody may run it, and a folder that is nobody's.
+pub(crate) fn nobodys(
+    place: &Place,
+    grants: &[String],
+) -> impl FnOnce(Command) -> std::process::Child + use<> {
+    let program = place.0.join("kiban-program");
+    std::fs::copy(KIBAN, &program).expect("room");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("we are root");
+    let (folder, grants) = (place.0.clone(), grants.to_owned());
+    move |command: Command| {
+        for file in ["board.toml", "notify.sock"] {
+            std::os::unix::fs::chown(folder.join(file), Some(65534), Some(65534)).expect("we are root");
+        }
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).args(grants).arg(program);
+        other.args(command.get_args()).stdout(Stdio::null()).current_dir(&folder);
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => other.env(name, value),
+                None => other.env_remove(name),
+            };
+        }
+        other.stderr(std::fs::File::create(folder.join("log")).expect("room"));
+        other.spawn().expect("setpriv is there (util-linux)")
+    }
+}
+
+#[test]
+fn a_board_of_nobodys_is_confined_as_well() {
+    if !enter() || !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to become somebody else");
+        return;
+    }
+    let place = Place::new("sandbox-nobody");
+    let begin = nobodys(&place, &[]);
+    let config = format!("name = \"lab\"\n{UDP}{ATTACH}{METRICS}");
+    let mut board = place.up_by(&config, begin);
+    let its = threads(board.child.id());
+    assert_eq!([its.permitted, its.effective], [0; 2]);
+    assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
+    // What a reload needs beyond is refused with the reason here, too.
+    let http = "[[service]]\nkind = \"http\"\nlisten = \"10.8.0.2:80\"\nroot = \"/usr/share\"\n";
+    place.write("board.toml", &format!("{config}{http}"));
+    let told = text(&place.kiban(&["reload"]));
+    assert!(
+        told.contains("service http: reading /usr/share is outside the directories that kiban kept"),
+        "{told}"
+    );
+    place.write("board.toml", &config);
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
+    let told = text(&place.kiban(&["capture", "far", "/etc/far.pcap"]));
+    assert!(told.contains("writing /etc/far.pcap is outside the directories"), "{told}");
+    assert_eq!(text(&place.kiban(&["down"])), "board lab stops\n");
+    assert_eq!(board.wait(), Some(0));
+}
+
+#[test]
+fn a_reload_that_needs_what_was_dropped_is_refused_with_that_reason() {
+    if !enter() {
+        return;
+    }
+    ip("link add lab0 type veth peer name lab1");
+    ip("link set lo up");
+    let place = Place::new("sandbox-reload");
+    let later = place.0.join("later");
+    std::fs::create_dir(&later).expect("room");
+    let ready = format!("[sandbox]\nread = \"{}\"\n", later.display());
+    let config = format!("{PORT}{UDP}{ECHO}{METRICS}{ready}");
+    let board = place.up(&config);
+    let mut session = connect("10.9.0.2:7");
+    echo(&mut session, b"before");
+    let udp = "udp-frames:127.0.0.1:7010-127.0.0.1:7011";
+    let forward = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:80\"\nto = \"10.9.0.1:7\"\n";
+    let http =
+        |root: &str| format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{root}\"\n");
+    let remedy = "restart the board to take this over (kiban down, then kiban up)";
+    for (changed, why) in [
+        (
+            config.replace(udp, "packet:lab0"),
+            "port far: opening packet:lab0 needs CAP_NET_RAW, which kiban dropped after start",
+        ),
+        (
+            config.replace("7010-", "710-"),
+            "port far: opening udp-frames:127.0.0.1:710-127.0.0.1:7011 needs CAP_NET_BIND_SERVICE, which kiban dropped \
+             after start",
+        ),
+        (
+            format!("{config}{forward}"),
+            "service forward: listening at 127.0.0.1:80 needs CAP_NET_BIND_SERVICE, which kiban dropped after start",
+        ),
+        (
+            config.replace(":9464", ":946"),
+            "metrics: listening at 127.0.0.1:946 needs CAP_NET_BIND_SERVICE, which kiban dropped after start",
+        ),
+        (
+            format!("{config}{}", http("/usr/share")),
+            "service http: reading /usr/share is outside the directories that kiban kept open after start",
+        ),
+    ] {
+        place.write("board.toml", &changed);
+        let output = place.kiban(&["reload"]);
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(why) && told.trim_end().ends_with(remedy), "{told}");
+        // All is as it was.
+        let status = board.status();
+        assert_eq!((&status["reloads"], &status["ports"][1]["link"]), (&0.into(), &udp.into()), "{status}");
+        assert_eq!(status["services"].as_array().map(Vec::len), Some(1), "{status}");
+        echo(&mut session, b"it goes on");
+        drop(connect("127.0.0.1:9464"));
+    }
+    // What needs nothing of it is taken over, and so is what was named before.
+    place.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
+    std::fs::write(later.join("page"), "found").expect("room");
+    assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
+    echo(&mut session, b"to the end");
+}
+
+#[test]
+fn a_normal_life_meets_no_refused_call() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("sandbox-life");
+    let root = place.0.join("www");
+    std::fs::create_dir(&root).expect("room");
+    std::fs::write(root.join("page"), "found").expect("room");
+    let http = format!(
+        "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\nlist = true\n",
+        root.display()
+    );
+    let sockets = "[[service]]\nkind = \"sockets\"\n";
+    let forward = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"kernel:127.0.0.1:9464\"\n";
+    // A refused call ends the board.
+    let rest = "[sandbox]\nkill = true\n";
+    let config = format!("{PORT}{ECHO}{ATTACH}{sockets}{http}{forward}{METRICS}{rest}");
+    let mut board = place.up(&config);
+    assert_eq!(threads(board.child.id()).seccomp, 2);
+    echo(&mut connect("10.9.0.2:7"), b"traffic");
+    assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
+    assert!(text(&run("curl", &["-sSf", "http://10.9.0.2/"])).contains("page"));
+    assert!(text(&run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"])).contains("kiban_info"));
+    assert!(text(&run("curl", &["-sSf", "http://127.0.0.1:8080/metrics"])).contains("kiban_info"));
+    let mut attached = place.command(&["connect", "10.9.0.2:7"]);
+    let mut attached = attached.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
+    attached.stdin.take().expect("a pipe").write_all(b"attached").expect("it takes it");
+    let output = attached.wait_with_output().expect("it ends");
+    assert_eq!(output.stdout, b"attached", "{}", place.log());
+    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(place.0.join("lan.pcap").exists());
+    let discard = "[[service]]\nkind = \"discard\"\nlisten = \"10.9.0.2:9\"\n";
+    place.write("board.toml", &format!("{config}{discard}").replace(ATTACH, ""));
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 4 kept, 1 new, 1 closed\n");
+    place.write("board.toml", &format!("{config}{discard}"));
+    board.signal("-HUP");
+    board.expect("RELOADING=1");
+    board.expect("READY=1");
+    assert!(run("ip", &["link", "del", "kiban0"]).status.success());
+    board.until("it is made again", |status| {
+        (&status["ports"][0]["losses"], &status["ports"][0]["state"]) == (&1.into(), &"up".into())
+    });
+    echo(&mut connect("10.9.0.2:7"), b"traffic again");
+    let status = board.status();
+    assert_eq!(status["services"].as_array().map(Vec::len), Some(6), "{status}");
+    assert_eq!(text(&place.kiban(&["down"])), "board lab stops\n");
+    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    for socket in ["lab.sock", "lab.streams", "lab.sockets"] {
+        assert!(!place.0.join("kiban").join(socket).exists(), "{socket} goes with the board");
+    }
+}
+
+#[test]
+fn records_go_where_they_may_and_elsewhere_the_reason_is_told() {
+    if !enter() {
+        return;
+    }
+    // Not among the directories for temporary files, which are open anyway.
+    let folder = std::path::PathBuf::from(format!("/run/kiban-records-{}", std::process::id()));
+    let other = std::path::PathBuf::from(format!("/run/kiban-others-{}", std::process::id()));
+    for folder in [&folder, &other] {
+        std::fs::create_dir(folder).expect("root may");
+    }
+    let place = Place::new("sandbox-records");
+    let board = place.up(&format!("{PORT}{ECHO}[sandbox]\nwrite = \"{}\"\n", folder.display()));
+    let record = |folder: &std::path::Path| {
+        let file = folder.join("lan.pcap").display().to_string();
+        place.kiban(&["capture", "lan", &file, "--seconds", "100ms"])
+    };
+    let (there, elsewhere) = (record(&folder), record(&other));
+    for folder in [&folder, &other] {
+        std::fs::remove_dir_all(folder).expect("root may");
+    }
+    assert!(there.status.success(), "{}", text(&there));
+    let told = text(&elsewhere);
+    assert!(
+        !elsewhere.status.success() && told.contains("lan.pcap is outside the directories that kiban kept"),
+        "{told}"
+    );
+    assert!(told.contains(&folder.display().to_string()) && told.contains("`write` of [sandbox]"), "{told}");
+    echo(&mut connect("10.9.0.2:7"), b"it goes on");
+    assert_eq!(threads(board.child.id()).bounding, NET_ADMIN);
+}
