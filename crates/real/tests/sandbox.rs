@@ -11,15 +11,15 @@ use std::sync::mpsc;
 
 const ROLE: &str = "KIBAN_TEST_SANDBOX";
 
-/// Runs a story in a child; true: this is the child.
-fn is_child(test: &str) -> Result<(), Output> {
+/// Runs a test in a child, and returns how it ended; none: this is the child.
+fn in_child(test: &str) -> Option<Output> {
     if std::env::var(ROLE).is_ok() {
-        return Ok(());
+        return None;
     }
     let own = std::env::current_exe().expect("a test is a program");
     let mut child = Command::new(own);
     child.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ROLE, test);
-    Err(child.output().expect("a test can be started"))
+    Some(child.output().expect("a test can be started"))
 }
 
 fn succeeded(output: &Output) {
@@ -90,9 +90,8 @@ fn lines() -> Vec<String> {
 
 #[test]
 fn threads_of_before_and_after_are_all_confined() {
-    match is_child("threads_of_before_and_after_are_all_confined") {
-        Err(output) => return succeeded(&output),
-        Ok(()) => {}
+    if let Some(output) = in_child("threads_of_before_and_after_are_all_confined") {
+        return succeeded(&output);
     }
     let folder = std::env::temp_dir().join(format!("kiban-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("room");
@@ -148,9 +147,8 @@ fn threads_of_before_and_after_are_all_confined() {
 
 #[test]
 fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
-    match is_child("a_refusal_names_what_was_dropped_and_what_is_still_open") {
-        Err(output) => return succeeded(&output),
-        Ok(()) => {}
+    if let Some(output) = in_child("a_refusal_names_what_was_dropped_and_what_is_still_open") {
+        return succeeded(&output);
     }
     let link = |text: &str| Need::link(&text.parse().expect("an address"));
     let needs = [Need::read(&std::env::temp_dir())].into_iter().chain(link("packet:eth7"));
@@ -183,12 +181,9 @@ fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
 
 #[test]
 fn a_refused_call_ends_the_process_where_that_is_asked_for() {
-    match is_child("a_refused_call_ends_the_process_where_that_is_asked_for") {
-        Err(output) => {
-            assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{output:?}");
-            return;
-        }
-        Ok(()) => {}
+    if let Some(output) = in_child("a_refused_call_ends_the_process_where_that_is_asked_for") {
+        assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{output:?}");
+        return;
     }
     Sandbox::enter(&[], OnRefusal::Kill).expect("it is possible");
     // Threads, memory, sockets and time are what every program needs.

@@ -541,3 +541,37 @@ fn a_thousand_associations_at_once_take_little_memory() {
     });
     server.log.wait_count("ended", 2);
 }
+
+#[test]
+fn every_thread_of_a_server_is_confined_and_users_are_still_read_again() {
+    let place = Place::new();
+    let server = place.serve(&[], &[]);
+    let dropped = server.log.wait("what it drops", |line| line["message"] == "privileges dropped");
+    assert_eq!(
+        (&dropped["capabilities"], &dropped["landlock"], &dropped["seccomp"]),
+        (&"none".into(), &"on".into(), &"on".into())
+    );
+    let confined = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
+        let texts = tasks.map(|task| fs::read_to_string(task.expect("it runs").path().join("status")));
+        // A thread may end meanwhile.
+        let texts: Vec<String> = texts.filter_map(Result::ok).collect();
+        assert!(texts.len() >= 2, "it has several threads");
+        for text in &texts {
+            for line in ["CapPrm:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"] {
+                assert!(text.contains(line), "{text}");
+            }
+        }
+    };
+    confined();
+    fs::write(place.at("own"), "words").expect("room");
+    place.run(&["put", "own", &remote(server.port, "theirs")]);
+    place.run(&["passwd", "users.toml", "joe"]);
+    let hang_up = Command::new("kill").args(["-HUP", &server.pid().to_string()]).status().expect("kill");
+    assert!(hang_up.success());
+    let read = server.log.wait("users", |line| line["message"] == "users read again");
+    assert_eq!(read["users"], 3);
+    place.run(&["get", &remote(server.port, "theirs"), "back"]);
+    same(&place.at("back"), b"words");
+    confined();
+}

@@ -95,6 +95,52 @@ fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
     assert!(place.log().contains("privileges are kept"), "{}", place.log());
 }
 
+#[test]
+fn a_link_that_comes_later_finds_its_privilege_and_no_call_refused() {
+    if !enter() {
+        return;
+    }
+    for link in ["packet:lab7", "xdp:lab7"] {
+        let place = Place::new("sandbox-later");
+        let port =
+            format!("[[port]]\nname = \"lan\"\nlink = \"{link}\"\naddress = \"10.9.0.2/24\"\nretry = true\n");
+        let board = place.up(&format!("name = \"lab\"\n{port}{ECHO}[sandbox]\nkill = true\n"));
+        assert_eq!(board.status()["ports"][0]["state"], "down");
+        ip("link add lab6 type veth peer name lab7");
+        ip("addr add 10.9.0.1/24 dev lab6");
+        ip("link set lab6 up");
+        ip("link set lab7 up");
+        board.until("it has come", |status| status["ports"][0]["state"] == "up");
+        echo(&mut connect("10.9.0.2:7"), b"hello");
+        drop(board);
+        ip("link del lab6");
+    }
+}
+
+#[test]
+fn a_configuration_that_only_its_owner_may_read_can_be_read_again_by_root() {
+    if !enter() || !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to read what is another user's");
+        return;
+    }
+    let place = Place::new("sandbox-owner");
+    let own = place.0.join("own");
+    std::fs::create_dir(&own).expect("room");
+    let config = format!("name = \"lab\"\n{UDP}");
+    std::fs::write(own.join("real.toml"), &config).expect("room");
+    std::os::unix::fs::symlink(own.join("real.toml"), place.0.join("board.toml")).expect("room");
+    for path in [own.join("real.toml"), own.clone()] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+        std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("we are root");
+    }
+    let board = place.up(&config);
+    let told = text(&place.kiban(&["status"]));
+    assert!(told.contains("sandbox: capabilities CAP_DAC_READ_SEARCH, "), "{told}");
+    place.write("board.toml", &format!("{config}{ATTACH}"));
+    assert_eq!(text(&place.kiban(&["reload"])), "services: 0 kept, 1 new, 0 closed\n");
+    assert_eq!(threads(board.child.id()).effective, 1 << 2);
+}
+
 /// The program where everybody may run it, and a folder that is nobody's.
 pub(crate) fn nobodys(
     place: &Place,

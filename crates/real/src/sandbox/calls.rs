@@ -120,8 +120,8 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
 ];
-/// Controls of a terminal that write its input for its owner.
-const TERMINAL: [libc::Ioctl; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// Controls of a terminal that write its input for its owner: TIOCSTI and TIOCLINUX, whose type differs among libcs.
+const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
 /// Puts the filters on every thread.
 pub(super) fn filter(sockets: Sockets, on_refusal: OnRefusal) -> Result<(), String> {
@@ -164,7 +164,7 @@ fn rules(sockets: Sockets) -> Result<Rules, String> {
         rule(vec![(0, SeccompCmpOp::MaskedEq(flag), flag)])
     });
     rules.insert(libc::SYS_clone, of_clone.into_iter().collect::<Result<_, _>>()?);
-    let of_ioctl = TERMINAL.map(|what| rule(vec![(1, SeccompCmpOp::Eq, what as u64)]));
+    let of_ioctl = TERMINAL.map(|what| rule(vec![(1, SeccompCmpOp::Eq, what)]));
     rules.insert(libc::SYS_ioctl, of_ioctl.into_iter().collect::<Result<_, _>>()?);
     let usual = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     let more = [(libc::AF_PACKET, sockets.packet), (libc::AF_XDP, sockets.xdp)];
