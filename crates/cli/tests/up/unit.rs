@@ -2,6 +2,7 @@
 
 use crate::place::{ECHO, PORT, Place, connect, echo, enter, run, spawn, text};
 use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,6 +75,82 @@ fn the_units_leave_little_exposed() {
         .replace("SystemCallFilter", "#");
     let output = judge(&place.write("kiban-open@.service", &open), 25);
     assert!(!output.status.success(), "{}", text(&output));
+}
+
+/// The system calls that a unit allows, as this host's systemd knows its sets.
+fn allowed(unit: &str) -> BTreeSet<String> {
+    fn expanded(word: &str) -> BTreeSet<String> {
+        if !word.starts_with('@') {
+            return [word.to_owned()].into();
+        }
+        let told = text(&run("systemd-analyze", &["syscall-filter", "--no-pager", word]));
+        let words =
+            told.lines().skip(1).map(str::trim).filter(|word| !word.is_empty() && !word.starts_with('#'));
+        words.flat_map(expanded).collect()
+    }
+    let mut all = expanded("@default");
+    for line in unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        for word in line.trim_start_matches('~').split_whitespace() {
+            match line.starts_with('~') {
+                true => all = &all - &expanded(word),
+                false => all.extend(expanded(word)),
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_unit_allows_every_call_that_a_board_makes() {
+    if !has_systemd() || !enter() {
+        return;
+    }
+    if std::process::Command::new("strace").arg("--version").output().is_err() {
+        println!("skipped: strace is not there (Debian: strace)");
+        return;
+    }
+    let place = Place::new("unit-calls");
+    let trace = place.0.join("trace");
+    let services = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
+    let config = format!("{PORT}{ECHO}{services}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
+    let mut board = place.up_by(&config, |command| {
+        let mut traced = std::process::Command::new("strace");
+        traced.args(["-f", "-qq", "-o"]).arg(&trace).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => traced.env(name, value),
+                None => traced.env_remove(name),
+            };
+        }
+        let log = std::fs::File::create(place.0.join("log")).expect("room");
+        spawn({
+            traced.current_dir(&place.0).stderr(log);
+            traced
+        })
+    });
+    echo(&mut connect("10.9.0.2:7"), b"hello");
+    assert!(text(&run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"])).contains("kiban_info"));
+    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(place.kiban(&["reload"]).status.success());
+    assert!(run("ip", &["link", "del", "kiban0"]).status.success());
+    board.until("it is made again", |status| {
+        status["ports"][0]["state"] == "up" && status["ports"][0]["losses"] == 1
+    });
+    assert!(place.kiban(&["down"]).status.success());
+    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    // Each line is a process, a call and its arguments; or a signal, or the rest of a call.
+    let trace = std::fs::read_to_string(&trace).expect("it was written");
+    let calls = trace.lines().filter_map(|line| {
+        let call = line.split_once(char::is_whitespace)?.1.trim_start().split_once('(')?.0;
+        call.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+            .then_some(call)
+    });
+    let calls: BTreeSet<String> = calls.map(str::to_owned).collect();
+    assert!(calls.contains("capset") && calls.contains("landlock_restrict_self"), "{calls:?}");
+    let refused: Vec<_> = calls.difference(&allowed(&unit("operations.md"))).cloned().collect();
+    assert_eq!(refused, Vec::<String>::new());
 }
 
 /// Runs a board with the capabilities that the unit grants, as the user of the unit has them.
