@@ -111,6 +111,16 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
             "transmit = \"much\"",
             "line 5: transmit: `much` cannot be read: write a size such as 64MiB, 4KiB or 512",
         ),
+        (
+            "[tcp]",
+            "[sandbox]\nenable = false\n[tcp]",
+            "line 8: `enable` is not known here: did you mean `enabled`?",
+        ),
+        (
+            "[tcp]",
+            "[sandbox]\nwrite = [\"/tmp\", \"/nowhere\"]\n[tcp]",
+            "line 8: write: `/nowhere` is no directory: make it, or leave it out",
+        ),
         ("nagle = \"off\"", "nagel = \"off\"", "line 8: TCP has no setting `nagel`: did you mean `nagle`?"),
         (
             "nagle = \"off\"",
@@ -354,6 +364,7 @@ fn what_needs_a_new_board_is_named() {
         ("transmit = \"32MiB\"", "transmit = \"16MiB\"", Some("memory")),
         ("nagle = \"off\"", "nagle = \"on\"", Some("tcp.nagle")),
         ("nagle = \"off\"\n", "", Some("tcp.nagle")),
+        ("[tcp]", "[sandbox]\nkill = true\n[tcp]", Some("sandbox")),
         ("address = \"10.1.0.1/24\"", "address = \"10.1.0.3/24\"", Some("address of port atm")),
         ("vc = \"0.101\"", "vc = \"0.102\"", Some("pvc of port atm")),
         ("tap:tap0", "tap:tap1", None),
