@@ -64,6 +64,12 @@ impl Need {
         })
     }
 
+    /// To give sockets more memory than the system's bound (`net.core.wmem_max`), where that is permitted.
+    pub fn buffers() -> Need {
+        let what = What::Capabilities(CapabilitySet::NET_ADMIN);
+        Need { why: "setting socket buffers beyond the system's bound".to_owned(), what }
+    }
+
     /// To open a link, again or for the first time.
     pub fn link(address: &Address) -> Vec<Need> {
         use CapabilitySet as Set;

@@ -7,10 +7,11 @@ use ipnet::IpNet;
 use kiban_lab::net::admission::{Token, network};
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Limits, Server};
+use kiban_real::sandbox::{Need, OnRefusal, Sandbox};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Answer measurements of `kiban lab sweep`, `delay`, `trace` and `mix --to`.
@@ -50,6 +51,9 @@ pub(crate) struct Serve {
     /// Bytes of a socket buffer, at most.
     #[arg(long, default_value_t = 64 << 20, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(4096..))]
     buffer: u32,
+    /// Keep all privileges after start, for debugging.
+    #[arg(long)]
+    no_sandbox: bool,
     /// Say what happens as JSON objects, one a line, on standard output.
     #[arg(long)]
     json: bool,
@@ -82,6 +86,13 @@ impl Serve {
         if self.token_file.is_none() {
             // Once, and to whoever started it: this is how the other end learns of it.
             eprintln!("at the other end: KIBAN_LAB_TOKEN={} kiban lab sweep HOST", token.reveal());
+        }
+        if !self.no_sandbox {
+            // The host's own counts of TCP and its settings are part of what is measured.
+            let needs =
+                [Need::buffers(), Need::read(Path::new("/proc/self")), Need::read(Path::new("/proc/sys"))];
+            Sandbox::enter(&needs, OnRefusal::Error)
+                .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))?;
         }
         server.run().map_err(|error| format!("{at} can no longer be listened at: {error}"))?;
         Ok(ExitCode::SUCCESS)
