@@ -7,13 +7,18 @@
  *           options and ends are ours.
  * Whose     the board's: all addresses to which it has a route, and its own. Others, 127.0.0.0/8 and ::1 stay the system's. Who
  *           listens on an unspecified address listens on the board alone.
- * Waits     connect() of a socket that does not block says EINPROGRESS; the socket can be written to when the stream is open.
+ * Waits     connect() of a socket that does not block says EINPROGRESS; the socket can be written to when the stream is open. A board
+ *           that has not answered after PROMPT_MS is waited for by a process of its own (later()), not by the program; so is one that
+ *           has not answered when a handler or SO_SNDTIMEO ends a connect() that blocks.
+ * Handlers  what POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) stays so: nothing here locks or allocates. What is known of a number
+ *           is a record that never changes, behind one atomic word; a word that has changed meanwhile is read again. So a fork may
+ *           happen at any moment, too. errno is as it was after a call that succeeds.
  * Ends      a stream that is reset reads as ECONNRESET: the board has hung up, though this side had not finished. If it had, the board
  *           is asked.
  * Ports     bind() to port 0 is for listen() or connect() to fill in; who asks before that (getsockname) makes the board listen, so
  *           that the port is the socket's from then on.
  * Left out  a number that epoll knew, or that was copied (dup), before it connected: those go on with the system's socket; UDP; urgent data; SO_LINGER; names after exec;
- *           what bind() has to say is said by listen(). */
+ *           what bind() has to say is said by listen(); the local name of a stream for which the board has not answered yet. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,15 +26,20 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* An entry of kiban_board::streams: ends are the local one and the remote one. */
@@ -50,27 +60,67 @@ enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
 /* What is known of a number, while the file that it names is the one of that time. One that is RESERVED is bound to a port that the board
  * has chosen: it listens there, though the program does not yet. One that has FAILED may connect again. */
 enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
+union name {
+    struct sockaddr any;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+};
 struct known {
-    enum state state;
-    dev_t device;
-    ino_t inode;
-    int domain;
-    bool was_bound, has_finished, is_judged;
-    struct sockaddr_storage name[2];
+    uint64_t device, inode;
+    /* The promise of a board that has not answered (later()), or 0. */
+    uint64_t ticket;
+    union name name[2];
+    int domain, was_bound;
 };
 
 /* Numbers above stay the system's. */
 #define FILES 65536
-static struct known *table[FILES];
+/* Records: one a number, and some for calls that are under way. */
+#define RECORDS (FILES + 1024)
+#define WORDS (sizeof(struct known) / sizeof(uint64_t))
+_Static_assert(sizeof(struct known) % sizeof(uint64_t) == 0, "copied word by word");
+static _Atomic uint64_t records[RECORDS][WORDS];
+static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
+/* The first free record plus one, below a count of what was taken; and the first that was never taken. */
+static _Atomic uint64_t free_list;
+static _Atomic uint32_t fresh;
+/* By number: a record plus one, flags, and the generation of the record. Nobody waits for anybody: a reader copies the record and looks
+ * whether the word is still the same. */
+static _Atomic uint64_t slots[FILES];
+#define INDEX 0xffffffull
+#define STATE (7ull << 24)
+#define HAS_FINISHED (8ull << 24)
+#define IS_JUDGED (16ull << 24)
+#define FLAGS (0xffull << 24)
+#define STATE_OF(word) ((enum state)(((word) & STATE) >> 24))
 /* From this on none has one. */
-static int beyond;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int beyond;
 /* Whether there is any: until then a read costs one look. */
 static _Atomic bool any;
 /* Whether any connects, or did: until then nothing is looked up before a read. */
 static _Atomic bool connects;
 /* The same of listeners. */
 static _Atomic bool listens;
+
+/* What was found: where, by which word, and a copy. */
+struct found {
+    int at;
+    uint64_t word;
+    enum state state;
+    struct known known;
+};
+
+/* How long a connect() that does not block waits for a board's answer, which takes less than a tenth of that. */
+#define PROMPT_MS 10
+/* What a board that did not answer at once has said later: written once, by the process that waits for it. */
+struct promise {
+    _Atomic uint64_t state;
+    _Atomic uint64_t told[sizeof(struct entry) / sizeof(uint64_t)];
+};
+enum { PENDING = 1, KEPT = 2, BROKEN = 3 };
+#define PROMISES 1024
+static struct promise *promises;
+static _Atomic uint64_t tickets;
 
 #define SYSTEM(result, name, ...)                                                                                                \
     static result (*system_##name)(__VA_ARGS__);                                                                                  \
@@ -90,77 +140,159 @@ SYSTEM(ssize_t, recv, int, void *, size_t, int)
 SYSTEM(ssize_t, recvfrom, int, void *, size_t, int, struct sockaddr *, socklen_t *)
 SYSTEM(ssize_t, recvmsg, int, struct msghdr *, int)
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic bool is_prepared;
+static char door_path[sizeof((struct sockaddr_un *)0)->sun_path];
 static const char *door;
 
 static void find_all(void) {
     find_connect(), find_bind(), find_listen(), find_accept4(), find_getsockname(), find_getpeername();
     find_getsockopt(), find_setsockopt(), find_shutdown(), find_read(), find_readv(), find_recv();
     find_recvfrom(), find_recvmsg();
-    door = getenv("KIBAN_SOCKETS");
-    if (door && (!*door || strlen(door) >= sizeof((struct sockaddr_un *)0)->sun_path))
-        door = NULL;
+    const char *said = getenv("KIBAN_SOCKETS");
+    if (said && *said && strlen(said) < sizeof door_path) {
+        strcpy(door_path, said);
+        door = door_path;
+    }
+    if (door && !promises) {
+        void *shared = mmap(NULL, PROMISES * sizeof *promises, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        promises = shared == MAP_FAILED ? NULL : shared;
+    }
+    atomic_store(&is_prepared, true);
 }
 
-/* A child has the lock free, whatever a thread of its parent's was about. */
-static void take_lock(void) { pthread_mutex_lock(&lock); }
-static void free_lock(void) { pthread_mutex_unlock(&lock); }
-
+/* Before main(), but for what constructors of others call: once more does no harm. */
 __attribute__((constructor)) static void begin(void) {
-    pthread_once(&once, find_all);
-    if (door)
-        pthread_atfork(take_lock, free_lock, free_lock);
+    if (!atomic_load_explicit(&is_prepared, memory_order_acquire))
+        find_all();
 }
 
 /* ---- What is known ---- */
 
-/* With the lock. A number whose file is another now is forgotten; one that was copied is found by its file. */
-static struct known *look_up(int fd) {
-    struct stat is;
-    if (fd < 0 || fd >= FILES || fstat(fd, &is) || !S_ISSOCK(is.st_mode))
-        return NULL;
-    struct known *known = table[fd];
-    if (known && known->state != NOTHING && known->inode == is.st_ino && known->device == is.st_dev)
-        return known;
-    for (int other = 0; other < beyond; other++) {
-        struct known *its = table[other];
-        if (its && its->state != NOTHING && its->inode == is.st_ino && its->device == is.st_dev)
-            return its;
+/* A record that nobody else has, or RECORDS. */
+static uint32_t take_record(void) {
+    uint64_t head = atomic_load(&free_list);
+    while (head & INDEX) {
+        uint32_t first = (uint32_t)(head & INDEX) - 1;
+        /* The count keeps a head that has come back from being taken for the one that was read. */
+        uint64_t rest = ((head >> 32) + 1) << 32 | atomic_load(&next_free[first]);
+        if (atomic_compare_exchange_weak(&free_list, &head, rest))
+            return first;
     }
-    return NULL;
+    uint32_t number = atomic_load(&fresh);
+    while (number < RECORDS)
+        if (atomic_compare_exchange_weak(&fresh, &number, number + 1))
+            return number;
+    return RECORDS;
 }
 
-/* A copy of what is known of a number: whether there is anything. */
-static bool find(int fd, struct known *copy) {
-    pthread_once(&once, find_all);
+static void give_back(uint64_t word) {
+    if (!(word & INDEX))
+        return;
+    uint64_t head = atomic_load(&free_list), now;
+    do {
+        atomic_store(&next_free[(word & INDEX) - 1], (uint32_t)(head & INDEX));
+        now = (head & ~INDEX) | (word & INDEX);
+    } while (!atomic_compare_exchange_weak(&free_list, &head, now));
+}
+
+/* A record with this content, as a word; 0 when there is none to spare. */
+static uint64_t record_of(const struct known *what, uint64_t flags) {
+    uint64_t words[WORDS];
+    uint32_t record = take_record();
+    if (record == RECORDS)
+        return 0;
+    memcpy(words, what, sizeof words);
+    /* Who sees one of these words sees that the record has left its number, too. */
+    atomic_thread_fence(memory_order_release);
+    for (unsigned at = 0; at < WORDS; at++)
+        atomic_store_explicit(&records[record][at], words[at], memory_order_relaxed);
+    uint64_t generation = atomic_fetch_add(&generations[record], 1) + 1u;
+    return generation << 32 | flags | (record + 1);
+}
+
+/* What is known at a number, if its file is this one. */
+static bool read_at(int at, const struct stat *is, struct found *found) {
+    uint64_t words[WORDS], word = atomic_load(&slots[at]), now;
+    for (;; word = atomic_load(&slots[at])) {
+        if (!(word & INDEX))
+            return false;
+        for (unsigned part = 0; part < WORDS; part++)
+            words[part] = atomic_load_explicit(&records[(word & INDEX) - 1][part], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        now = atomic_load(&slots[at]);
+        if (!((now ^ word) & ~FLAGS))
+            break;
+    }
+    memcpy(&found->known, words, sizeof words);
+    found->at = at;
+    found->word = now;
+    found->state = STATE_OF(now);
+    return found->known.inode == is->st_ino && found->known.device == is->st_dev;
+}
+
+/* Whether anything is known of a number. One whose file is another now is forgotten; one that was copied is found by its file. */
+static bool find(int fd, struct found *found) {
+    int kept = errno;
+    struct stat is;
     if (!door || !any)
         return false;
-    pthread_mutex_lock(&lock);
-    struct known *known = look_up(fd);
-    if (known)
-        *copy = *known;
-    pthread_mutex_unlock(&lock);
-    return known != NULL;
+    if (fd < 0 || fd >= FILES || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
+        errno = kept;
+        return false;
+    }
+    if (read_at(fd, &is, found))
+        return true;
+    int most = atomic_load(&beyond);
+    for (int other = 0; other < most; other++)
+        if (read_at(other, &is, found))
+            return true;
+    return false;
 }
 
-static void note(int fd, struct known what) {
+/* The file of a number is what it is from now on: 0, or why not. */
+static int note(int fd, struct known what, enum state state) {
     struct stat is;
     if (fd < 0 || fd >= FILES || fstat(fd, &is))
-        return;
+        return EBADF;
     what.inode = is.st_ino;
     what.device = is.st_dev;
-    pthread_mutex_lock(&lock);
-    struct known *known = look_up(fd);
-    if (!known) {
-        if (!table[fd])
-            __atomic_store_n(&table[fd], calloc(1, sizeof *table[fd]), __ATOMIC_RELEASE);
-        known = table[fd];
-        beyond = fd < beyond ? beyond : fd + 1;
-    }
-    if (known)
-        *known = what;
+    uint64_t word = record_of(&what, (uint64_t)state << 24);
+    if (!word)
+        return ENOBUFS;
+    int most = atomic_load(&beyond);
+    while (most <= fd && !atomic_compare_exchange_weak(&beyond, &most, fd + 1))
+        continue;
     any = true;
-    pthread_mutex_unlock(&lock);
+    give_back(atomic_exchange(&slots[fd], word));
+    return 0;
+}
+
+/* One state follows another: whether this call has made it so. */
+static bool change(struct found *found, enum state from, enum state to) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS) && STATE_OF(word) == from)
+        if (atomic_compare_exchange_weak(&slots[found->at], &word, (word & ~STATE) | (uint64_t)to << 24)) {
+            found->state = to;
+            return true;
+        }
+    return false;
+}
+
+static void flag(const struct found *found, uint64_t flag) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS) &&
+           !atomic_compare_exchange_weak(&slots[found->at], &word, word | flag))
+        continue;
+}
+
+/* Nothing is known any more, or what another call has noted meanwhile. */
+static void forget(const struct found *found) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS))
+        if (atomic_compare_exchange_weak(&slots[found->at], &word, 0)) {
+            give_back(word);
+            return;
+        }
 }
 
 /* ---- Addresses ---- */
@@ -187,23 +319,21 @@ static bool put(struct entry *entry, int end, const struct sockaddr *name, sockl
     return false;
 }
 
-static struct sockaddr_storage name_of(const struct entry *entry, int end, int domain) {
-    struct sockaddr_storage name = {0};
+static union name name_of(const struct entry *entry, int end, int domain) {
+    union name name = {0};
     if (domain == AF_INET) {
-        struct sockaddr_in *in = (struct sockaddr_in *)&name;
-        in->sin_family = AF_INET;
-        in->sin_port = htons(entry->port[end]);
-        memcpy(&in->sin_addr, entry->address[end], 4);
+        name.in.sin_family = AF_INET;
+        name.in.sin_port = htons(entry->port[end]);
+        memcpy(&name.in.sin_addr, entry->address[end], 4);
         return name;
     }
-    struct sockaddr_in6 *in = (struct sockaddr_in6 *)&name;
-    in->sin6_family = AF_INET6;
-    in->sin6_port = htons(entry->port[end]);
+    name.in6.sin6_family = AF_INET6;
+    name.in6.sin6_port = htons(entry->port[end]);
     if (entry->family[end] == 4) {
-        memset((uint8_t *)&in->sin6_addr + 10, 0xff, 2);
-        memcpy((uint8_t *)&in->sin6_addr + 12, entry->address[end], 4);
+        memset((uint8_t *)&name.in6.sin6_addr + 10, 0xff, 2);
+        memcpy((uint8_t *)&name.in6.sin6_addr + 12, entry->address[end], 4);
     } else {
-        memcpy(&in->sin6_addr, entry->address[end], 16);
+        memcpy(&name.in6.sin6_addr, entry->address[end], 16);
     }
     return name;
 }
@@ -218,8 +348,8 @@ static bool is_unspecified(const struct entry *entry, int end) {
     return !memcmp(entry->address[end], zero, 16);
 }
 
-static int tell_name(const struct sockaddr_storage *name, struct sockaddr *target, socklen_t *length) {
-    socklen_t whole = name->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+static int tell_name(const union name *name, struct sockaddr *target, socklen_t *length) {
+    socklen_t whole = name->any.sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     if (!target || !length) {
         errno = EFAULT;
         return -1;
@@ -261,43 +391,69 @@ static bool receive(int socket, struct entry *told, int *file, int flags) {
 
 /* There is no board: what was meant for it is not sent elsewhere without a word. */
 static int nobody(void) {
-    static bool is_said;
+    static _Atomic bool is_said;
     static const char words[] = "kiban: the board of this program does not run: start it again, or run the program without `kiban run`\n";
-    if (!__atomic_exchange_n(&is_said, true, __ATOMIC_RELAXED) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
-        __atomic_store_n(&is_said, false, __ATOMIC_RELAXED);
+    if (!atomic_exchange(&is_said, true) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        atomic_store(&is_said, false);
     return ENETDOWN;
 }
 
-/* Asks the board: 0, or an error's number; ENETDOWN when there is no board to ask, ECONNABORTED when it did not answer. */
-static int ask(const struct entry *entry, struct entry *told, int *file) {
+/* Asks the board on a socket that is not connected yet: 0, EAGAIN when nobody takes callers at the moment, or another error's number. */
+static int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, door);
-    int socket_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (socket_ < 0)
-        return errno;
-    int error = 0;
-    while (!error && system_connect(socket_, (struct sockaddr *)&name, sizeof name))
+    while (system_connect(socket, (struct sockaddr *)&name, sizeof name))
         if (errno != EINTR)
-            error = errno == ENOENT || errno == ECONNREFUSED ? nobody() : errno;
-    while (!error && send(socket_, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
+            return errno == ENOENT || errno == ECONNREFUSED ? nobody() : errno;
+    while (send(socket, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
+        if (errno != EINTR)
+            return ECONNABORTED;
+    return 0;
+}
+
+static int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
+
+/* Asks the board: 0, or an error's number; ENETDOWN when there is no board to ask, ECONNABORTED when it did not answer. */
+static int ask(const struct entry *entry, struct entry *told, int *file) {
+    int asker = new_asker(0);
+    if (asker < 0)
+        return errno;
+    int error = begin_to_ask(asker, entry);
+    while (!error && !receive(asker, told, file, 0))
         error = errno == EINTR ? 0 : ECONNABORTED;
-    while (!error && !receive(socket_, told, file, 0))
-        error = errno == EINTR ? 0 : ECONNABORTED;
-    close(socket_);
+    close(asker);
     return error;
+}
+
+/* The answer to what was asked, within PROMPT_MS: 0, EAGAIN, or ECONNABORTED. */
+static int answer_soon(int asker, struct entry *told, int *file) {
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (int left = PROMPT_MS; left >= 0;) {
+        struct pollfd polled = {asker, POLLIN, 0};
+        if (poll(&polled, 1, left) > 0)
+            return receive(asker, told, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        left = PROMPT_MS - 1 - (int)((now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000);
+    }
+    return EAGAIN;
+}
+
+static bool is_blocking(int fd) { return !(fcntl(fd, F_GETFL) & O_NONBLOCK); }
+
+static void copy_time(int from, int option, int to, int its) {
+    struct timeval time;
+    socklen_t length = sizeof time;
+    if (!system_getsockopt(from, SOL_SOCKET, option, &time, &length))
+        system_setsockopt(to, SOL_SOCKET, its, &time, length);
 }
 
 /* The board's socket takes the number of the program's, and what that was set to. */
 static int take_place(int fd, int file) {
     int status = fcntl(fd, F_GETFL), closes = fcntl(fd, F_GETFD);
     int error = 0;
-    static const int times[] = {SO_RCVTIMEO, SO_SNDTIMEO};
-    for (unsigned at = 0; at < 2; at++) {
-        struct timeval time;
-        socklen_t length = sizeof time;
-        if (!system_getsockopt(fd, SOL_SOCKET, times[at], &time, &length))
-            system_setsockopt(file, SOL_SOCKET, times[at], &time, length);
-    }
+    copy_time(fd, SO_RCVTIMEO, file, SO_RCVTIMEO);
+    copy_time(fd, SO_SNDTIMEO, file, SO_SNDTIMEO);
     if (status < 0 || fcntl(file, F_SETFL, status & O_NONBLOCK) || dup3(file, fd, closes & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
         error = errno;
     close(file);
@@ -306,12 +462,14 @@ static int take_place(int fd, int file) {
 
 /* A TCP socket of the system's: its domain, or 0. */
 static int tcp_domain(int fd) {
-    int domain = 0, type = 0;
+    int kept = errno, domain = 0, type = 0;
     socklen_t length = sizeof(int);
-    if (system_getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) || (domain != AF_INET && domain != AF_INET6))
-        return 0;
+    bool is_tcp = fd < FILES && !system_getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) &&
+                  (domain == AF_INET || domain == AF_INET6);
     length = sizeof(int);
-    return system_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) || type != SOCK_STREAM ? 0 : domain;
+    is_tcp = is_tcp && !system_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) && type == SOCK_STREAM;
+    errno = kept;
+    return is_tcp ? domain : 0;
 }
 
 static int fail(int error) {
@@ -319,80 +477,368 @@ static int fail(int error) {
     return -1;
 }
 
+/* What a file is ready for now; a signal does not make it otherwise. */
+static short ready_for(int file, short events) {
+    struct pollfd polled = {file, events, 0};
+    while (poll(&polled, 1, 0) < 0 && errno == EINTR)
+        continue;
+    return polled.revents;
+}
+
+/* What succeeds leaves errno alone. */
+static ssize_t done(int kept, ssize_t result) {
+    if (result >= 0)
+        errno = kept;
+    return result;
+}
+
+static socklen_t length_of(int domain) {
+    return domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+static int bind_at_last(int fd, const struct known *known) {
+    return system_bind(fd, &known->name[LOCAL].any, length_of(known->domain));
+}
+
+/* ---- A board that does not answer at once ---- */
+
+/* Writes until there is no room to write: how many bytes. */
+static size_t fill(int file) {
+    static const char nothing[16384];
+    size_t count = 0;
+    while (ready_for(file, POLLOUT) & POLLOUT) {
+        ssize_t sent = send(file, nothing, sizeof nothing, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent <= 0)
+            break;
+        count += sent;
+    }
+    return count;
+}
+
+/* Carries bytes between two sockets until both directions have ended, or one side has gone. */
+static void carry(int program, int far) {
+    static char space[2][65536];
+    int file[2] = {program, far};
+    size_t from[2] = {0}, to[2] = {0};
+    bool has_ended[2] = {false}, is_told[2] = {false};
+    while (!is_told[0] || !is_told[1]) {
+        struct pollfd polled[2];
+        for (int i = 0; i < 2; i++) {
+            bool is_empty = from[i] == to[i];
+            short events = (is_empty && !has_ended[i] ? POLLIN : 0) | (from[!i] != to[!i] ? POLLOUT : 0);
+            /* Whoever is asked for nothing is not looked at: it may have hung up, and would say so for ever. */
+            bool is_asked = events || (i == 0 && is_empty && has_ended[0]);
+            polled[i] = (struct pollfd){is_asked ? file[i] : -1, events, 0};
+        }
+        if (poll(polled, 2, -1) < 0)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            if (from[i] == to[i] && !has_ended[i] && (polled[i].revents & (POLLIN | POLLHUP | POLLERR))) {
+                ssize_t count = system_recv(file[i], space[i], sizeof space[i], MSG_DONTWAIT);
+                if (count < 0 && errno != EAGAIN && errno != EINTR)
+                    return;
+                from[i] = 0;
+                to[i] = count > 0 ? count : 0;
+                has_ended[i] = count == 0;
+            }
+            if (from[i] != to[i]) {
+                ssize_t count = send(file[!i], space[i] + from[i], to[i] - from[i], MSG_DONTWAIT | MSG_NOSIGNAL);
+                if (count < 0 && errno != EAGAIN && errno != EINTR)
+                    return;
+                from[i] += count > 0 ? count : 0;
+            }
+            if (has_ended[i] && from[i] == to[i] && !is_told[i]) {
+                /* A board that hangs up, though the program has not finished, means a reset: it is passed on as it is. */
+                if (i == 1 && !is_told[0] && (ready_for(far, POLLIN) & POLLHUP))
+                    return;
+                shutdown(file[!i], SHUT_WR);
+                is_told[i] = true;
+            }
+        }
+        /* The program has closed its end, which takes nothing any more. */
+        if (has_ended[0] && from[0] == to[0] && (polled[0].revents & POLLHUP))
+            return;
+    }
+}
+
+static void keep_promise(uint64_t ticket, int state, const struct entry *told) {
+    struct promise *promise = &promises[ticket % PROMISES];
+    uint64_t words[sizeof *told / sizeof(uint64_t)], is = ticket << 8 | PENDING;
+    memcpy(words, told, sizeof words);
+    /* Another's by now: nobody waits for this one. */
+    if (atomic_load(&promise->state) != is)
+        return;
+    for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
+        atomic_store(&promise->told[at], words[at]);
+    atomic_compare_exchange_strong(&promise->state, &is, ticket << 8 | state);
+}
+
+/* What a connect() that does not wait leaves to do. */
+struct later {
+    struct known known;
+    struct entry entry;
+    uint64_t ticket;
+    size_t filled;
+    /* The program's socket, by the number that it had; where the board answers; the other end of what the program has now. */
+    int own, asker, end;
+    bool has_asked;
+};
+
+/* Connects: the socket of the stream, or minus an error's number. */
+static int connect_later(struct later *later, struct entry *told) {
+    int file = -1;
+    fcntl(later->asker, F_SETFL, 0);
+    if (!later->has_asked) {
+        int error = begin_to_ask(later->asker, &later->entry);
+        if (error)
+            return -error;
+    }
+    struct pollfd polled[2] = {{later->asker, POLLIN, 0}, {later->end, 0, 0}};
+    while (poll(polled, 2, -1) <= 0)
+        continue;
+    if (!polled[0].revents)
+        return -ECONNABORTED; /* The program has closed. */
+    if (!receive(later->asker, told, &file, 0))
+        return -ECONNABORTED;
+    bool is_boards = file >= 0 && told->what == TOLD_OPENED;
+    if (!is_boards && told->code != NO_ROUTE && told->code != BAD_ADDRESS)
+        return told->code ? -error_of(told->code) : -EMFILE;
+    union name local = {0}, remote = {0};
+    socklen_t length = sizeof local;
+    if (!is_boards) {
+        /* The system's after all. */
+        file = later->own;
+        fcntl(file, F_SETFL, O_NONBLOCK);
+        remote = later->known.name[REMOTE];
+        if ((later->known.was_bound && bind_at_last(file, &later->known)) ||
+            (system_connect(file, &remote.any, length_of(later->known.domain)) && errno != EINPROGRESS))
+            return -errno;
+    }
+    polled[0] = (struct pollfd){file, POLLOUT, 0};
+    while (poll(polled, 2, -1) <= 0)
+        continue;
+    if (!polled[0].revents)
+        return -ECONNABORTED;
+    if (!is_boards) {
+        int error = 0;
+        socklen_t bytes = sizeof error;
+        system_getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        system_getsockname(file, &local.any, &length);
+        put(told, LOCAL, &local.any, length);
+        return error ? -error : file;
+    }
+    uint8_t why = 0;
+    if (polled[0].revents & POLLHUP)
+        return system_recv(file, &why, 1, MSG_DONTWAIT) == 1 ? -error_of(why) : -ECONNREFUSED;
+    return file;
+}
+
+__attribute__((noreturn)) static void run_later(struct later *later) {
+    static char waste[16384];
+    struct entry told = {0};
+    /* Files of the program's are its own to close: a pipe would not end otherwise. */
+    int keep[3] = {later->own, later->asker, later->end};
+    for (int i = 0; i < 2; i++)
+        for (int j = i + 1; j < 3; j++)
+            if (keep[j] < keep[i]) {
+                int other = keep[i];
+                keep[i] = keep[j];
+                keep[j] = other;
+            }
+    for (int i = 0, first = 0; i <= 3; i++) {
+        unsigned last = i < 3 ? (unsigned)keep[i] - 1 : ~0u;
+        if (i == 3 || keep[i] > first)
+            syscall(SYS_close_range, first, last, 0);
+        first = i < 3 ? keep[i] + 1 : 0;
+    }
+    int file = connect_later(later, &told);
+    if (file < 0) {
+        told.slot = -file;
+        keep_promise(later->ticket, BROKEN, &told);
+        _exit(0);
+    }
+    if (file != later->own)
+        close(later->own);
+    close(later->asker);
+    keep_promise(later->ticket, KEPT, &told);
+    /* Now there is room to write. */
+    while (later->filled > 0) {
+        size_t part = later->filled < sizeof waste ? later->filled : sizeof waste;
+        ssize_t count = system_recv(later->end, waste, part, MSG_WAITALL);
+        if (count <= 0)
+            _exit(0);
+        later->filled -= count;
+    }
+    fcntl(file, F_SETFL, O_NONBLOCK);
+    fcntl(later->end, F_SETFL, O_NONBLOCK);
+    carry(later->end, file);
+    _exit(0);
+}
+
+/* The board has not answered, and the program is not to wait: a process waits in its place and carries the bytes, since the file of the
+ * number has to be there now, before the board's is. The number has one that cannot be written to until the stream is open. 0, or an
+ * error's number. A process, since a handler may ask for this, in which no thread can be made; it takes no signals, and ends with the
+ * stream. */
+static int connect_in_its_place(int fd, struct later *later) {
+    int ends[2], status = 0;
+    sigset_t all, before;
+    if (!promises)
+        return ENOBUFS;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return errno;
+    later->filled = fill(ends[0]);
+    later->own = fd;
+    later->end = ends[1];
+    later->ticket = later->known.ticket = atomic_fetch_add(&tickets, 1) + 1;
+    atomic_store(&promises[later->ticket % PROMISES].state, later->ticket << 8 | PENDING);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* Not fork(): what others do before and after it is not for handlers. Who makes children finds none that it did not make: this one
+     * ends at once (__WCLONE: it says so by no signal), and the one that it makes is nobody's. */
+    long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
+    if (child == 0) {
+        long waits = syscall(SYS_clone, 0, 0, 0, 0, 0);
+        if (waits == 0)
+            run_later(later);
+        _exit(waits < 0);
+    }
+    while (child > 0 && waitpid((pid_t)child, &status, __WCLONE) < 0 && errno == EINTR)
+        continue;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status)) {
+        close(ends[0]);
+        return EAGAIN;
+    }
+    int error = take_place(fd, ends[0]);
+    if (error)
+        return error;
+    connects = true;
+    return note(fd, later->known, CONNECTING);
+}
+
 /* ---- What a stream has come to ---- */
 
+/* Of one whose board had not answered at once, and that can be written to or has been hung up on. */
+static int outcome_of_promise(struct found *found, bool is_over) {
+    uint64_t ticket = found->known.ticket, words[sizeof(struct entry) / sizeof(uint64_t)];
+    struct promise *promise = &promises[ticket % PROMISES];
+    struct entry told;
+    uint64_t state = atomic_load(&promise->state);
+    for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
+        words[at] = atomic_load(&promise->told[at]);
+    memcpy(&told, words, sizeof told);
+    if (atomic_load(&promise->state) != state || state >> 8 != ticket)
+        state = BROKEN, told.slot = ECONNABORTED;
+    if ((state & 0xff) == PENDING && !is_over)
+        return EINPROGRESS;
+    if ((state & 0xff) != KEPT) {
+        int error = (state & 0xff) == BROKEN ? (int)told.slot : ECONNABORTED;
+        change(found, CONNECTING, FAILED);
+        return error;
+    }
+    found->known.name[LOCAL] = name_of(&told, LOCAL, found->known.domain);
+    uint64_t word = record_of(&found->known, (uint64_t)CONNECTED << 24), before = found->word;
+    if (!word)
+        return EINPROGRESS; /* Another look finds a record. */
+    if (atomic_compare_exchange_strong(&slots[found->at], &before, word)) {
+        give_back(before);
+        found->word = word;
+    } else {
+        give_back(word); /* Another call has just said the same. */
+    }
+    found->state = CONNECTED;
+    return 0;
+}
+
 /* Of one that connects: 0 it is open, EINPROGRESS, or why it is not. */
-static int outcome(int fd, struct known *known, int wait_ms) {
+static int outcome(int fd, struct found *found, int wait_ms) {
     struct pollfd polled = {fd, POLLOUT, 0};
-    int ready = poll(&polled, 1, wait_ms);
-    if (ready <= 0)
-        return ready < 0 ? errno : EINPROGRESS;
-    if (polled.revents & POLLHUP) {
+    if (wait_ms && poll(&polled, 1, wait_ms) < 0)
+        return errno;
+    short ready = ready_for(fd, POLLOUT);
+    if (!ready)
+        return EINPROGRESS;
+    if (found->known.ticket)
+        return outcome_of_promise(found, ready & POLLHUP);
+    if (ready & POLLHUP) {
         uint8_t why = 0;
         int gone = 0;
         socklen_t length = sizeof gone;
-        ssize_t count = system_recv(fd, &why, 1, MSG_DONTWAIT);
+        ssize_t count = system_recv(fd, &why, 1, MSG_DONTWAIT | MSG_PEEK);
         /* Its end is told once, here. */
-        system_getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
-        known->state = FAILED;
-        note(fd, *known);
+        if (change(found, CONNECTING, FAILED)) {
+            system_recv(fd, &why, 1, MSG_DONTWAIT);
+            system_getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
+        }
         return count == 1 ? error_of(why) : ECONNREFUSED;
     }
-    if (!(polled.revents & POLLOUT))
+    if (!(ready & POLLOUT))
         return EINPROGRESS;
-    known->state = CONNECTED;
-    note(fd, *known);
+    change(found, CONNECTING, CONNECTED);
+    found->state = CONNECTED;
     return 0;
 }
 
 /* One look: whether a number may be a listener's, or a copy of one. */
 static bool may_listen(int fd) {
-    struct known *known = fd >= 0 && fd < FILES ? __atomic_load_n(&table[fd], __ATOMIC_ACQUIRE) : NULL;
-    return !known || __atomic_load_n(&known->state, __ATOMIC_RELAXED) != CONNECTED;
+    uint64_t word = fd >= 0 && fd < FILES ? atomic_load(&slots[fd]) : 0;
+    return !(word & INDEX) || STATE_OF(word) != CONNECTED;
 }
 
 /* Before something is read: a listener has callers, not bytes; a stream that could not be opened has nothing to read but why. */
 static bool failed(int fd) {
-    struct known known;
-    if (!(connects || (listens && may_listen(fd))) || !find(fd, &known))
+    struct found found;
+    if (!(connects || (listens && may_listen(fd))) || !find(fd, &found))
         return false;
-    if (known.state == LISTENING || known.state == RESERVED) {
+    if (found.state == LISTENING || found.state == RESERVED) {
         errno = ENOTCONN;
         return true;
     }
-    if (known.state != CONNECTING)
+    if (found.state != CONNECTING)
         return false;
-    int error = outcome(fd, &known, 0);
-    if (!error || error == EINPROGRESS)
+    int kept = errno, error = outcome(fd, &found, 0);
+    if (!error || error == EINPROGRESS) {
+        errno = kept;
         return false;
+    }
     errno = error;
     return true;
 }
 
 /* Nothing was read: whether that is an end, or a reset. */
 static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
-    struct known known;
-    if (count || !wanted || !find(fd, &known) || known.state != CONNECTED || known.is_judged)
+    int kept = errno;
+    struct found found;
+    if (count || !wanted || !find(fd, &found) || found.state != CONNECTED || (found.word & IS_JUDGED))
         return count;
-    struct pollfd polled = {fd, POLLIN, 0};
-    if (poll(&polled, 1, 0) != 1 || !(polled.revents & POLLHUP))
+    if (!(ready_for(fd, POLLIN) & POLLHUP))
         return count;
-    if (!known.has_finished)
+    if (!(found.word & HAS_FINISHED))
         return fail(ECONNRESET);
     /* To who has finished itself both look the same: the board knows, and is asked once. */
     struct entry entry = {.what = ASK_FATE}, told;
-    put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
-    put(&entry, REMOTE, (struct sockaddr *)&known.name[REMOTE], sizeof known.name[REMOTE]);
-    int file = -1, error = ask(&entry, &told, &file);
+    put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
+    put(&entry, REMOTE, &found.known.name[REMOTE].any, sizeof found.known.name[REMOTE]);
+    int file = -1, error, asker;
+    if (is_blocking(fd) && !(flags & MSG_DONTWAIT)) {
+        error = ask(&entry, &told, &file);
+    } else if ((asker = new_asker(SOCK_NONBLOCK)) < 0) {
+        error = errno;
+    } else {
+        error = begin_to_ask(asker, &entry);
+        error = error ? error : answer_soon(asker, &told, &file);
+        close(asker);
+        if (error == EAGAIN)
+            return fail(EAGAIN); /* It may be asked again. */
+    }
     if (file >= 0)
         close(file);
-    if (!(flags & MSG_PEEK)) {
-        known.is_judged = true;
-        note(fd, known);
-    }
+    if (!(flags & MSG_PEEK))
+        flag(&found, IS_JUDGED);
     if (error)
         return fail(ECONNRESET); /* The board has gone. */
-    return told.what != TOLD_ENDED || told.code == CLOSED ? count : fail(error_of(told.code));
+    return told.what != TOLD_ENDED || told.code == CLOSED ? done(kept, count) : fail(error_of(told.code));
 }
 
 /* ---- The calls ---- */
@@ -400,67 +846,56 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
 #define OURS __attribute__((visibility("default")))
 
 OURS int bind(int fd, const struct sockaddr *name, socklen_t length) {
-    pthread_once(&once, find_all);
+    begin();
+    int kept = errno;
     struct entry entry = {0};
     int domain = door && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, LOCAL, name, length) || is_loopback(&entry, LOCAL))
         return system_bind(fd, name, length);
-    struct known known = {.state = BOUND, .domain = domain};
+    struct known known = {.domain = domain, .was_bound = true};
     memcpy(&known.name[LOCAL], name, length < sizeof known.name[LOCAL] ? length : sizeof known.name[LOCAL]);
-    note(fd, known);
-    return 0;
-}
-
-static int bind_at_last(int fd, const struct known *known) {
-    socklen_t length = known->domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    return system_bind(fd, (const struct sockaddr *)&known->name[LOCAL], length);
-}
-
-static void forget(int fd) {
-    pthread_mutex_lock(&lock);
-    struct known *known = look_up(fd);
-    if (known)
-        known->state = NOTHING;
-    pthread_mutex_unlock(&lock);
+    int error = note(fd, known, BOUND);
+    return error ? fail(error) : done(kept, 0);
 }
 
 /* It is the system's after all: bound there, if it was bound. */
-static int connect_there(int fd, const struct known *known, const struct sockaddr *name, socklen_t length) {
-    if (known->state == BOUND) {
-        forget(fd);
-        if (bind_at_last(fd, known))
+static int connect_there(int fd, const struct found *found, const struct sockaddr *name, socklen_t length) {
+    if (found->state == BOUND) {
+        forget(found);
+        if (bind_at_last(fd, &found->known))
             return -1;
     }
     return system_connect(fd, name, length);
 }
 
 /* A socket of the system's takes the number again, as it was before it had to do with the board: 0, or why not. */
-static int begin_anew(int fd, struct known *known) {
-    int file = socket(known->domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+static int begin_anew(int fd, struct found *found) {
+    int file = socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0)
         return errno;
-    forget(fd);
+    bool is_bound = found->state == RESERVED || found->known.was_bound;
+    forget(found);
     int error = take_place(fd, file);
-    if (error)
-        return error;
-    known->state = known->state == RESERVED || known->was_bound ? BOUND : NOTHING;
-    if (known->state == BOUND)
-        note(fd, *known);
-    return 0;
+    found->state = NOTHING;
+    found->known.ticket = 0;
+    if (!error && is_bound && !(error = note(fd, found->known, BOUND)))
+        error = find(fd, found) ? 0 : EBADF;
+    return error;
 }
 
 /* The board listens where a socket is bound, at a port of its choosing if none was said. 0; ENOTCONN: the socket is the system's, and bound
  * there; or why not. */
-static int listen_there(int fd, struct known *known, enum state state) {
+static int listen_there(int fd, struct found *found, enum state state) {
     struct entry entry = {.what = ASK_LISTEN}, told;
-    put(&entry, LOCAL, (struct sockaddr *)&known->name[LOCAL], sizeof known->name[LOCAL]);
+    struct known *known = &found->known;
+    put(&entry, LOCAL, &known->name[LOCAL].any, sizeof known->name[LOCAL]);
     int file = -1, error = ask(&entry, &told, &file);
     if (error)
         return error;
     if (told.code == NO_ROUTE || told.code == BAD_ADDRESS) {
         if (file >= 0)
             close(file);
-        forget(fd);
+        forget(found);
         return bind_at_last(fd, known) ? errno : ENOTCONN;
     }
     if (told.what != TOLD_LISTENING || told.code || file < 0) {
@@ -470,42 +905,84 @@ static int listen_there(int fd, struct known *known, enum state state) {
     }
     if ((error = take_place(fd, file)))
         return error;
-    known->state = state;
     known->name[LOCAL] = name_of(&told, LOCAL, known->domain);
     listens = true;
-    note(fd, *known);
-    return 0;
+    return note(fd, *known, state);
+}
+
+/* The board is asked, and has answered, or is waited for by another: 0, EAGAIN or EINTR; or another error's number. */
+static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *told, int *file, int *asker,
+                           bool *has_asked) {
+    *has_asked = false;
+    if ((*asker = new_asker(waits ? 0 : SOCK_NONBLOCK)) < 0)
+        return errno;
+    if (waits) {
+        /* The time is that of connect(2), which SO_SNDTIMEO says (socket(7)). */
+        copy_time(fd, SO_SNDTIMEO, *asker, SO_SNDTIMEO);
+        copy_time(fd, SO_SNDTIMEO, *asker, SO_RCVTIMEO);
+    }
+    int error = begin_to_ask(*asker, entry);
+    if (error)
+        return error;
+    *has_asked = true;
+    if (!waits)
+        return answer_soon(*asker, told, file);
+    if (receive(*asker, told, file, 0))
+        return 0;
+    return errno == EAGAIN || errno == EINTR ? errno : ECONNABORTED;
+}
+
+/* How long a connect() that blocks may still wait, ms; -1: for ever. */
+static int patience_of(int fd) {
+    struct timeval time = {0};
+    socklen_t length = sizeof time;
+    if (system_getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, &length) || (!time.tv_sec && !time.tv_usec))
+        return -1;
+    return time.tv_sec < 1000000 ? (int)(time.tv_sec * 1000 + (time.tv_usec + 999) / 1000) : 1000000000;
 }
 
 OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
-    pthread_once(&once, find_all);
-    struct known known = {0};
+    begin();
+    int kept = errno;
+    struct found found = {0};
     struct entry entry = {.what = ASK_CONNECT}, told;
-    bool is_known = find(fd, &known);
-    if (is_known && known.state == CONNECTED)
+    bool is_known = find(fd, &found);
+    if (is_known && found.state == CONNECTED)
         return fail(EISCONN);
-    if (is_known && known.state == LISTENING)
+    if (is_known && found.state == LISTENING)
         return fail(EINVAL);
-    if (is_known && known.state == CONNECTING) {
-        int error = outcome(fd, &known, 0);
-        return error ? fail(error == EINPROGRESS ? EALREADY : error) : 0;
+    if (is_known && found.state == CONNECTING) {
+        int error = outcome(fd, &found, 0);
+        return error ? fail(error == EINPROGRESS ? EALREADY : error) : done(kept, 0);
     }
-    if (is_known && (known.state == FAILED || known.state == RESERVED)) {
-        int error = begin_anew(fd, &known);
+    if (is_known && (found.state == FAILED || found.state == RESERVED)) {
+        int error = begin_anew(fd, &found);
         if (error)
             return fail(error);
     }
     int domain = door && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
-        return connect_there(fd, &known, name, length);
-    bool is_bound = known.state == BOUND;
-    if (is_bound) {
-        put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
+        return connect_there(fd, &found, name, length);
+    struct known known = {.domain = domain, .was_bound = found.state == BOUND};
+    known.name[REMOTE] = name_of(&entry, REMOTE, domain);
+    known.name[LOCAL] = found.known.name[LOCAL];
+    known.name[LOCAL].any.sa_family = domain;
+    if (known.was_bound) {
+        put(&entry, LOCAL, &known.name[LOCAL].any, sizeof known.name[LOCAL]);
         /* No address was said: the board chooses, as long as it may choose the port, too. */
         if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
             entry.family[LOCAL] = 0;
     }
-    int file = -1, error = ask(&entry, &told, &file);
+    bool waits = is_blocking(fd), has_asked;
+    int file = -1, asker, error = ask_for_connect(fd, waits, &entry, &told, &file, &asker, &has_asked);
+    if (error == EAGAIN || error == EINTR) {
+        struct later later = {.known = known, .entry = entry, .asker = asker, .has_asked = has_asked};
+        int other = connect_in_its_place(fd, &later);
+        close(asker);
+        return fail(other ? other : error == EINTR ? EINTR : EINPROGRESS);
+    }
+    if (asker >= 0)
+        close(asker);
     if (error)
         return fail(error);
     bool is_ours = told.what == TOLD_OPENED && file >= 0;
@@ -513,41 +990,35 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
         /* The system's. */
         if (file >= 0)
             close(file);
-        return connect_there(fd, &known, name, length);
+        return connect_there(fd, &found, name, length);
     }
     /* Without a reason it is this program's last file that the answer found taken. */
     if (!is_ours)
         return fail(told.code ? error_of(told.code) : EMFILE);
-    bool waits = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
     if ((error = take_place(fd, file)))
         return fail(error);
     connects = true;
-    known = (struct known){.state = CONNECTING, .domain = domain, .was_bound = is_bound};
     known.name[LOCAL] = name_of(&told, LOCAL, domain);
-    known.name[REMOTE] = name_of(&entry, REMOTE, domain);
-    note(fd, known);
-    error = outcome(fd, &known, waits ? -1 : 0);
-    return error ? fail(error) : 0;
+    if ((error = note(fd, known, CONNECTING)))
+        return fail(error);
+    error = find(fd, &found) ? outcome(fd, &found, waits ? patience_of(fd) : 0) : EBADF;
+    return error ? fail(error) : done(kept, 0);
 }
 
 OURS int listen(int fd, int backlog) {
-    pthread_once(&once, find_all);
-    struct known known;
-    if (!find(fd, &known) || known.state == NOTHING)
+    begin();
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found))
         return system_listen(fd, backlog);
-    if (known.state == LISTENING)
-        return 0;
-    if (known.state == RESERVED) {
-        known.state = LISTENING;
-        note(fd, known);
-        return 0;
-    }
-    if (known.state != BOUND)
+    if (found.state == LISTENING || change(&found, RESERVED, LISTENING))
+        return done(kept, 0);
+    if (found.state != BOUND)
         return fail(EINVAL);
-    int error = listen_there(fd, &known, LISTENING);
+    int error = listen_there(fd, &found, LISTENING);
     if (error == ENOTCONN)
         return system_listen(fd, backlog);
-    return error ? fail(error) : 0;
+    return error ? fail(error) : done(kept, 0);
 }
 
 /* The board has gone: its listener would be ready for ever, and nobody would come. One takes its place that never is. */
@@ -558,8 +1029,7 @@ static void fall_silent(int fd) {
         return;
     /* The other end stays open as long as the process lives. */
     if (!take_place(fd, ends[0])) {
-        struct known silent = {.state = LISTENING, .domain = AF_INET};
-        note(fd, silent);
+        note(fd, (struct known){.domain = AF_INET}, LISTENING);
         if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
             errno = 0;
     }
@@ -567,14 +1037,14 @@ static void fall_silent(int fd) {
 }
 
 OURS int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
-    pthread_once(&once, find_all);
-    struct known known;
-    if (!find(fd, &known) || known.state != LISTENING)
+    begin();
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found) || found.state != LISTENING)
         return system_accept4(fd, name, length, flags);
     struct entry told;
     int file;
-    bool waits = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
-    if (!receive(fd, &told, &file, waits ? 0 : MSG_DONTWAIT)) {
+    if (!receive(fd, &told, &file, is_blocking(fd) ? 0 : MSG_DONTWAIT)) {
         if (errno == EINVAL)
             fall_silent(fd);
         return -1;
@@ -588,42 +1058,49 @@ OURS int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
         fcntl(file, F_SETFD, 0);
     if (flags & SOCK_NONBLOCK)
         fcntl(file, F_SETFL, O_NONBLOCK);
-    struct known accepted = {.state = CONNECTED, .domain = known.domain};
-    accepted.name[LOCAL] = name_of(&told, LOCAL, known.domain);
-    accepted.name[REMOTE] = name_of(&told, REMOTE, known.domain);
-    note(file, accepted);
+    struct known accepted = {.domain = found.known.domain};
+    accepted.name[LOCAL] = name_of(&told, LOCAL, found.known.domain);
+    accepted.name[REMOTE] = name_of(&told, REMOTE, found.known.domain);
+    if (note(file, accepted, CONNECTED)) {
+        close(file);
+        return fail(ENOBUFS);
+    }
     if (name && length)
         tell_name(&accepted.name[REMOTE], name, length);
-    return file;
+    return done(kept, file);
 }
 
 OURS int accept(int fd, struct sockaddr *name, socklen_t *length) { return accept4(fd, name, length, 0); }
 
 OURS int getsockname(int fd, struct sockaddr *name, socklen_t *length) {
-    pthread_once(&once, find_all);
-    struct known known;
-    if (!find(fd, &known))
+    begin();
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found))
         return system_getsockname(fd, name, length);
     struct entry entry = {0};
-    put(&entry, LOCAL, (struct sockaddr *)&known.name[LOCAL], sizeof known.name[LOCAL]);
-    if (known.state == BOUND && entry.port[LOCAL] == 0) {
+    put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
+    if (found.state == BOUND && entry.port[LOCAL] == 0) {
         /* It is listened for from now on, so that nobody else has the port. */
-        int error = listen_there(fd, &known, RESERVED);
+        int error = listen_there(fd, &found, RESERVED);
         if (error == ENOTCONN)
             return system_getsockname(fd, name, length);
         if (error)
             return fail(error);
     }
-    return tell_name(&known.name[LOCAL], name, length);
+    if (found.state == CONNECTING && found.known.ticket)
+        outcome(fd, &found, 0); /* The name has come, perhaps. */
+    return done(kept, tell_name(&found.known.name[LOCAL], name, length));
 }
 
 OURS int getpeername(int fd, struct sockaddr *name, socklen_t *length) {
-    pthread_once(&once, find_all);
-    struct known known;
-    if (!find(fd, &known))
+    begin();
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found))
         return system_getpeername(fd, name, length);
-    bool is_open = known.state == CONNECTED || (known.state == CONNECTING && outcome(fd, &known, 0) == 0);
-    return is_open ? tell_name(&known.name[REMOTE], name, length) : fail(ENOTCONN);
+    bool is_open = found.state == CONNECTED || (found.state == CONNECTING && outcome(fd, &found, 0) == 0);
+    return is_open ? done(kept, tell_name(&found.known.name[REMOTE], name, length)) : fail(ENOTCONN);
 }
 
 static int tell(void *target, socklen_t *length, const void *value, socklen_t bytes) {
@@ -635,21 +1112,22 @@ static int tell(void *target, socklen_t *length, const void *value, socklen_t by
 }
 
 OURS int getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
-    pthread_once(&once, find_all);
-    struct known known;
-    if (!find(fd, &known) || known.state == BOUND)
+    begin();
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found) || found.state == BOUND)
         return system_getsockopt(fd, level, option, target, length);
     int value = 0;
     if (level == SOL_SOCKET) {
         switch (option) {
         case SO_ERROR:
-            if (known.state != CONNECTING)
+            if (found.state != CONNECTING)
                 break;
-            value = outcome(fd, &known, 0);
+            value = outcome(fd, &found, 0);
             value = value == EINPROGRESS ? 0 : value;
-            return tell(target, length, &value, sizeof value);
+            return done(kept, tell(target, length, &value, sizeof value));
         case SO_DOMAIN:
-            return tell(target, length, &known.domain, sizeof known.domain);
+            return tell(target, length, &found.known.domain, sizeof found.known.domain);
         case SO_PROTOCOL:
             value = IPPROTO_TCP;
             return tell(target, length, &value, sizeof value);
@@ -657,7 +1135,7 @@ OURS int getsockopt(int fd, int level, int option, void *target, socklen_t *leng
             value = SOCK_STREAM;
             return tell(target, length, &value, sizeof value);
         case SO_ACCEPTCONN:
-            value = known.state == LISTENING;
+            value = found.state == LISTENING;
             return tell(target, length, &value, sizeof value);
         }
         return system_getsockopt(fd, level, option, target, length);
@@ -681,9 +1159,9 @@ OURS int getsockopt(int fd, int level, int option, void *target, socklen_t *leng
 }
 
 OURS int setsockopt(int fd, int level, int option, const void *value, socklen_t length) {
-    pthread_once(&once, find_all);
-    struct known known;
-    bool is_ours = find(fd, &known) && known.state != BOUND;
+    begin();
+    struct found found;
+    bool is_ours = find(fd, &found) && found.state != BOUND;
     /* Of no effect: segments of the board's leave as its configuration says. */
     if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
         return 0;
@@ -691,40 +1169,39 @@ OURS int setsockopt(int fd, int level, int option, const void *value, socklen_t 
 }
 
 OURS int shutdown(int fd, int how) {
-    pthread_once(&once, find_all);
-    struct known known;
-    bool is_known = find(fd, &known);
-    if (is_known && known.state == CONNECTING)
-        outcome(fd, &known, 0);
-    if (is_known && known.state == CONNECTED && how != SHUT_RD) {
-        known.has_finished = true;
-        note(fd, known);
-    }
-    return system_shutdown(fd, how);
+    begin();
+    int kept = errno;
+    struct found found;
+    bool is_known = find(fd, &found);
+    if (is_known && found.state == CONNECTING)
+        outcome(fd, &found, 0);
+    if (is_known && found.state == CONNECTED && how != SHUT_RD)
+        flag(&found, HAS_FINISHED);
+    return done(kept, system_shutdown(fd, how));
 }
 
 OURS ssize_t read(int fd, void *target, size_t bytes) {
-    pthread_once(&once, find_all);
+    begin();
     return failed(fd) ? -1 : ended(fd, system_read(fd, target, bytes), bytes, 0);
 }
 
 OURS ssize_t readv(int fd, const struct iovec *parts, int count) {
-    pthread_once(&once, find_all);
+    begin();
     return failed(fd) ? -1 : ended(fd, system_readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0, 0);
 }
 
 OURS ssize_t recv(int fd, void *target, size_t bytes, int flags) {
-    pthread_once(&once, find_all);
+    begin();
     return failed(fd) ? -1 : ended(fd, system_recv(fd, target, bytes, flags), bytes, flags);
 }
 
 OURS ssize_t recvfrom(int fd, void *target, size_t bytes, int flags, struct sockaddr *name, socklen_t *length) {
-    pthread_once(&once, find_all);
+    begin();
     return failed(fd) ? -1 : ended(fd, system_recvfrom(fd, target, bytes, flags, name, length), bytes, flags);
 }
 
 OURS ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
-    pthread_once(&once, find_all);
+    begin();
     if (failed(fd))
         return -1;
     ssize_t count = system_recvmsg(fd, message, flags);

@@ -134,6 +134,19 @@ impl Board<'_> {
         assert!(status.success());
     }
 
+    /// Stops it, until it is told to go on (`-CONT`).
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+        let path = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        while !std::fs::read_dir(&path).expect("it is our child").flatten().all(is_stopped) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits for its end: the exit status.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         self.child.wait().expect("it is our child").code()

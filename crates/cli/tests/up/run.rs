@@ -578,3 +578,184 @@ fn a_server_that_takes_any_port_says_which_the_board_has_chosen() {
     let fetched = run("curl", &["-sSf", &format!("http://10.9.0.2:{port}/small")]);
     assert_eq!(text(&fetched), "hello", "{line}");
 }
+
+/// The program of `handlers.c`: its calls of the C library can be stood before, as a library that is preloaded calls them.
+static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let program = LIBRARY.join("handlers");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", source, "-o"]).arg(&program);
+    let output = cc.args(["-lpthread", "-ldl", "-lrt"]).output().expect("there is a C compiler");
+    assert!(output.status.success(), "{}", text(&output));
+    program
+});
+
+/// The kernel's end of streams on which nothing is said, until the test ends.
+fn silent_peer() {
+    let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
+    std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+}
+
+#[test]
+fn calls_that_are_async_signal_safe_may_be_made_by_handlers_and_by_forked_children() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-handlers");
+    let _board = place.up(&format!("{PORT}{SOCKETS}"));
+    silent_peer();
+    let program = HANDLERS.to_str().expect("a plain path");
+    for how in ["steps", "timer", "forks"] {
+        let output = told(on_board(&place, &[program, how, "10.9.0.1", "5000", "10.9.0.2"]));
+        assert_eq!(text(&output), "done\n", "{how}: {}", place.log());
+    }
+}
+
+/// Connects while the board is stopped, without waiting, and says what became of it when the board goes on.
+const LATE: &str = r#"
+import errno, os, select, signal, socket, struct, sys
+
+def line():
+    sys.stdout.flush()
+    return sys.stdin.readline()
+
+def begin(to, bound=None):
+    s = socket.socket()
+    if bound:
+        s.bind(bound)
+    s.setblocking(False)
+    error = s.connect_ex(to)
+    print(errno.errorcode.get(error, error))
+    return s
+
+def outcome(s):
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    poll.poll(20000)
+    return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+far = ("10.9.0.1", 5000)
+children = len(os.listdir("/proc/self/task"))
+print("ready")
+line()
+good, bound = begin(far), begin(far, ("10.9.0.2", 5678))
+refused, own = begin(("10.9.0.1", 5999)), begin(("10.99.0.1", 5000))
+dropped = begin(far)
+# Whoever waits with epoll is told, too, though it has begun before the board has answered.
+waits = select.epoll()
+waits.register(good, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+# None is open, and nobody is told that one is.
+assert select.select([], [good, bound, refused, own], [], 0) == ([], [], [])
+assert good.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+for call in (lambda: good.connect(far), lambda: good.getpeername(), lambda: good.recv(1)):
+    try:
+        call()
+        assert False
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+dropped.close()
+# A connect() that blocks waits no longer than SO_SNDTIMEO, and a handler ends it.
+timed = socket.socket()
+timed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 50000))
+print(errno.errorcode[timed.connect_ex(far)])
+ended = socket.socket()
+def handler(*_):
+    raise InterruptedError
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+try:
+    ended.connect(far)
+except InterruptedError:
+    print("EINTR")
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("stopped still")
+line()
+assert refused.fileno() >= 0 and outcome(refused) == errno.ECONNREFUSED
+refused.close()
+events = 0
+while not events & select.EPOLLOUT:
+    events = dict(waits.poll(20)).get(good.fileno(), 0)
+assert outcome(good) == 0
+assert outcome(bound) == 0 and bound.getsockname() == ("10.9.0.2", 5678), bound.getsockname()
+assert outcome(own) == 0 and own.getpeername() == ("10.99.0.1", 5000), own.getpeername()
+for s in good, timed, ended:
+    assert outcome(s) == 0
+    name = s.getsockname()
+    assert name[0] == "10.9.0.2" and name[1] != 0, name
+for s in good, bound, own, timed, ended:
+    s.setblocking(True)
+    s.sendall(b"echo" * 50000)
+    got = b""
+    while len(got) < 200000:
+        got += s.recv(65536)
+    assert got == b"echo" * 50000
+    s.shutdown(socket.SHUT_WR)
+    assert s.recv(1) == b""
+    s.close()
+# A reset is none of an end's.
+line()
+s = begin(far)
+line()
+assert outcome(s) == 0
+s.setblocking(True)
+s.sendall(b"reset")
+try:
+    assert s.recv(100) != b"", "a reset"
+    assert False
+except ConnectionResetError:
+    pass
+s.close()
+# No child of the program's is left, nor another thread.
+try:
+    os.waitpid(-1, os.WNOHANG)
+    assert False
+except ChildProcessError:
+    pass
+assert len(os.listdir("/proc/self/task")) == children
+print("all is well")
+"#;
+
+#[test]
+fn a_connect_that_does_not_block_returns_while_the_board_is_stopped() {
+    if !enter() {
+        return;
+    }
+    let place = Place::new("run-late");
+    run("ip", &["link", "set", "lo", "up"]);
+    run("ip", &["addr", "add", "10.99.0.1/32", "dev", "lo"]);
+    let board = place.up(&format!("{PORT}{SOCKETS}"));
+    let mut far = Command::new("python3");
+    far.args(["-c", &FAR.replace("\"10.9.0.1\"", "\"0.0.0.0\"")]);
+    let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
+    let mut command = on_board(&place, &["python3", "-c", LATE]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Server(command.spawn().expect("it is installed"));
+    let mut says = child.0.stdin.take().expect("it is piped");
+    let mut said = BufReader::new(child.0.stdout.take().expect("it is piped")).lines();
+    let mut hear = |wanted: &[&str], why: &str| {
+        let heard: Vec<String> = said.by_ref().take(wanted.len()).map_while(Result::ok).collect();
+        assert_eq!(heard, wanted, "{why}");
+    };
+    let go_on = "\n".as_bytes();
+    hear(&["ready"], "it begins");
+    // The board goes on only after all of this has been said: no call has waited for it.
+    board.stop();
+    says.write_all(go_on).expect("it reads");
+    hear(&["EINPROGRESS"; 5], "calls that do not block");
+    hear(&["EALREADY", "ENOTCONN", "EAGAIN"], "while it connects");
+    hear(&["EINPROGRESS", "EINTR", "stopped still"], "calls that block");
+    board.signal("-CONT");
+    says.write_all(go_on).expect("it reads");
+    board.until("the streams have come and gone", |status| status["services"][0]["sessions"] == 0);
+    board.stop();
+    says.write_all(go_on).expect("it reads");
+    hear(&["EINPROGRESS"], "once more");
+    board.signal("-CONT");
+    says.write_all(go_on).expect("it reads");
+    let mut errors = String::new();
+    if said.next().and_then(Result::ok).as_deref() != Some("all is well") {
+        child.0.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
+        panic!("{errors}\n{}", place.log());
+    }
+    board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
+}
