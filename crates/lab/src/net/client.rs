@@ -65,8 +65,10 @@ impl Client {
             stream.set_write_timeout(Some(TIMEOUT))?;
             let mut reader = BufReader::new(Punctual::new(stream.try_clone()?, TIMEOUT));
             let mut writer = stream;
-            say(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() })?;
-            Ok((hear_within(&mut reader, LINE_BYTES_MAX, TIMEOUT)?, reader, writer))
+            let said = say(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() });
+            // A server that has closed before it was told may have said why.
+            let heard = hear_within(&mut reader, LINE_BYTES_MAX, TIMEOUT);
+            heard.map_err(|error| said.err().unwrap_or(error)).map(|heard| (heard, reader, writer))
         };
         match greet() {
             Ok((Greeting::Welcome(mut welcome), reader, writer)) => {

@@ -27,6 +27,7 @@ pub mod grid;
 pub mod map;
 pub mod protocol;
 pub mod question;
+mod ration;
 pub mod server;
 pub mod session;
 pub mod setup;
@@ -34,6 +35,7 @@ pub mod stream;
 pub mod sweep;
 pub mod trace;
 pub mod transactions;
+pub(crate) mod unproven;
 
 pub use client::Client;
 pub use findings::Findings;

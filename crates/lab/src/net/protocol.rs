@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Versions that do not understand each other have different numbers.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The control connection's port, if none is named.
 pub const PORT: u16 = 4195;
 /// The longest line.

@@ -1,16 +1,21 @@
 //! The end that answers: `kiban lab serve`.
 //!
 //! Goal      nothing but measurements, for nobody but who knows the token, within bounds.
-//! Threads   one a session, and sessions have a bound; those who have not shown the token have a bound of their own, a short
-//!           time and a short line, so that strangers keep nobody out for long.
+//! Threads   one a session, and sessions have a bound.
+//! Strangers whoever has not shown the token has no thread, but a place in a table of its own (`unproven.rs`), a short time and a short
+//!           line: they take no session's place, and none from a caller at another address.
 //! Trial     a port of the system's choice, or one of a range, open for one connection from the session's address that says the nonce; what it
 //!           brings is read and thrown away.
+//! Aim       payload goes to nobody but who has called from the session's address and said the nonce: a client names no address and no port.
+//! Log       lines of refusals are rationed (`ration.rs`).
 //! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes in a second (over this, the server stops
 //!           reading for a while, and says so with the outcome).
 //! Left out  TLS; a list of tokens.
 
-use super::admission::{Token, hex, may_connect};
+use super::admission::{Token, hex, is_same, may_connect};
 use super::protocol::*;
+use super::ration::Ration;
+use super::unproven::{Bounds, Cut, Handshakes, Length, Step};
 use crate::mix::real::Room;
 use ipnet::IpNet;
 use kiban_ground::Instant;
@@ -26,8 +31,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Strangers at once.
-const STRANGERS_MAX: usize = 16;
+/// Strangers at once, and how many of them from one address, or one IPv6 /64.
+pub(crate) const STRANGERS_MAX: usize = 64;
+const STRANGERS_PER_NETWORK_MAX: usize = 8;
+/// How long a stranger may take to show the token.
+const STRANGER_TIME: Duration = Duration::from_secs(5);
+/// Callers at once of which one is to be a trial's data connection.
+pub(crate) const CALLERS: Bounds = Bounds { connections_max: 16, per_network_max: 16, time: LINE_TIME };
 /// How long the data connection may take to come, and to say its nonce.
 const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a trial may take longer than was said, before it is ended.
@@ -82,8 +92,69 @@ pub enum Event {
     Began(IpAddr),
     /// It ended, after so many trials; how.
     Ended(IpAddr, u64, String),
-    /// Somebody was not let in; why.
-    Refused(IpAddr, &'static str),
+    /// Somebody was not let in; why. With `more`, so many others for the same reason since the line before.
+    Refused {
+        /// Who; the last of them.
+        address: IpAddr,
+        /// The cause.
+        why: Refusal,
+        /// How many others had no line.
+        more: u64,
+    },
+    /// So many others were not let in, for whatever reason.
+    RefusedOthers(u64),
+}
+
+/// Why somebody was not let in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Refusal {
+    /// `--allow` leaves it out.
+    NotAllowed,
+    /// It has said nothing, or not enough.
+    Silent,
+    /// Others that came later have its place.
+    Displaced,
+    /// What it said is nothing of ours.
+    Nonsense,
+    /// It knows another token.
+    Token,
+    /// It is of another version.
+    Version,
+    /// All sessions are taken: so many.
+    Full(usize),
+    /// This host lends no thread.
+    NoThread,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match self {
+            Refusal::NotAllowed => "the address is not allowed",
+            Refusal::Silent => {
+                let seconds = STRANGER_TIME.as_secs();
+                return write!(f, "no token was shown within {seconds} s");
+            }
+            Refusal::Displaced => {
+                return write!(
+                    f,
+                    "too many connections wait that have not shown the token ({STRANGERS_PER_NETWORK_MAX} of an address, \
+                     {STRANGERS_MAX} in all), and this was the oldest: try again"
+                );
+            }
+            Refusal::Nonsense => "the client does not speak this protocol",
+            Refusal::Token => "the token is not this server's",
+            Refusal::Version => "the client speaks another version of the protocol",
+            Refusal::Full(most) => {
+                return write!(
+                    f,
+                    "the server is full: {most} of {most} sessions are open; try again later, or start it with more \
+                     (--sessions)"
+                );
+            }
+            Refusal::NoThread => "the server has no thread to spare: try again later",
+        };
+        f.write_str(text)
+    }
 }
 
 /// A server that listens.
@@ -99,7 +170,6 @@ struct Shared {
     clock: Clock,
     ends: AtomicBool,
     ports: DataPorts,
-    strangers: AtomicUsize,
     sessions: AtomicUsize,
     told: Box<dyn Fn(Event) + Send + Sync>,
 }
@@ -125,19 +195,20 @@ impl DataPorts {
     }
 }
 
-/// One of a bounded number; gives its place back.
-struct Place<'a>(&'a AtomicUsize);
+/// A session's place, which it gives back.
+struct Place(Arc<Shared>);
 
-impl<'a> Place<'a> {
-    fn take(count: &'a AtomicUsize, most: usize) -> Option<Place<'a>> {
-        let more = |now: usize| (now < most).then_some(now + 1);
-        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Place(count))
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Place> {
+        let more = |now: usize| (now < shared.limits.sessions).then_some(now + 1);
+        let taken = shared.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Place(Arc::clone(shared)))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.sessions.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -163,7 +234,6 @@ impl Server {
             clock: Clock::new(),
             ends: AtomicBool::new(false),
             ports,
-            strangers: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             told: Box::new(told),
         };
@@ -189,62 +259,84 @@ impl Server {
     /// # Errors
     /// The system's, of the listener.
     pub fn run(&self) -> io::Result<()> {
-        while !self.shared.ends.load(Ordering::Acquire) {
-            if !readable(&self.listener, LOOK)? {
-                continue;
-            }
-            // Whoever gave up meanwhile is nobody's fault; a lack of files or memory passes.
-            let Ok((stream, address)) = self.listener.accept() else {
-                pace(Duration::from_millis(10));
-                continue;
+        let shared = &self.shared;
+        let bounds = Bounds {
+            connections_max: STRANGERS_MAX,
+            per_network_max: STRANGERS_PER_NETWORK_MAX,
+            time: STRANGER_TIME,
+        };
+        let mut strangers = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
+        let mut ration = Ration::default();
+        while !shared.ends.load(Ordering::Acquire) {
+            let mut refused = Vec::new();
+            let admits = |address| {
+                let admits = may_connect(&shared.allowed, address);
+                // It hears nothing: who may not connect need not know that anybody is here.
+                refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
+                admits
             };
-            let address = address.ip().to_canonical();
-            if !may_connect(&self.shared.allowed, address) {
-                (self.shared.told)(Event::Refused(address, "the address is not allowed"));
-                continue;
+            for step in strangers.turn(&self.listener, || shared.clock.now(), LOOK, admits)? {
+                let (stream, address, why) = match step {
+                    Step::Said(stream, address, said) => match self.admit(stream, address, &said) {
+                        Ok(()) => continue,
+                        Err((stream, why)) => (stream, address, why),
+                    },
+                    Step::Cut(stream, address, Cut::Late) => (Some(stream), address, Refusal::Silent),
+                    Step::Cut(stream, address, Cut::Displaced) => (Some(stream), address, Refusal::Displaced),
+                    Step::Cut(stream, address, Cut::Nonsense) => (Some(stream), address, Refusal::Nonsense),
+                };
+                refused.push((address, why));
+                if let Some(stream) = stream {
+                    refuse(stream, why);
+                }
             }
-            let shared = Arc::clone(&self.shared);
-            // Sessions and strangers are counted by their threads; more threads than both there are not.
-            let most = STRANGERS_MAX + shared.limits.sessions;
-            if Arc::strong_count(&shared) > most + 8 {
-                continue;
-            }
-            // Without a thread the connection is closed, and the client tells its user.
-            let _ = std::thread::Builder::new()
-                .name("session".into())
-                .spawn(move || shared.meet(stream, address));
+            let now = shared.clock.now();
+            let lines = refused.into_iter().filter_map(|(address, why)| ration.refused(address, why, now));
+            lines.for_each(&shared.told);
+            ration.on_time(now).into_iter().for_each(&shared.told);
         }
         Ok(())
     }
+
+    /// Begins a session with somebody who has said a line.
+    fn admit(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+        said: &[u8],
+    ) -> Result<(), (Option<TcpStream>, Refusal)> {
+        let shared = &self.shared;
+        let refused = |stream, why| Err((Some(stream), why));
+        let hello = match hear::<Hello>(&mut { said }, HELLO_BYTES_MAX) {
+            Err(_) => return refused(stream, Refusal::Nonsense),
+            Ok(hello) if !shared.token.is(&hello.token) => return refused(stream, Refusal::Token),
+            Ok(hello) => hello,
+        };
+        if hello.version != VERSION {
+            return refused(stream, Refusal::Version);
+        }
+        let Some(place) = Place::take(shared) else {
+            return refused(stream, Refusal::Full(shared.limits.sessions));
+        };
+        // The thread has the connection: without one it is closed, and the client tells its user.
+        let thread = std::thread::Builder::new().name("session".into());
+        let begun = thread.spawn(move || place.0.meet(stream, address));
+        begun.map(drop).map_err(|_| (None, Refusal::NoThread))
+    }
+}
+
+/// Says why, and closes. Nothing here waits.
+fn refuse(mut stream: TcpStream, why: Refusal) {
+    // It may be gone already.
+    let _ = say(&mut stream, &Greeting::Refused(why.to_string()));
+    let _ = stream.shutdown(Shutdown::Write);
+    // What is closed with something unread is reset, which may overtake the reason (RFC 1122 §4.2.2.13).
+    let _ = stream.read(&mut [0; HELLO_BYTES_MAX as usize]);
 }
 
 impl Shared {
     fn meet(&self, stream: TcpStream, address: IpAddr) {
-        let Some(stranger) = Place::take(&self.strangers, STRANGERS_MAX) else {
-            (self.told)(Event::Refused(address, "too many have not shown a token"));
-            return;
-        };
         let Ok((mut reader, mut writer)) = self.lines(stream) else { return };
-        let hello: io::Result<Hello> = hear_within(&mut reader, HELLO_BYTES_MAX, LINE_TIME);
-        let (place, refused) = match hello {
-            Err(_) => (None, Some("the client does not speak this protocol")),
-            Ok(hello) if !self.token.is(&hello.token) => (None, Some("the token is not this server's")),
-            Ok(hello) if hello.version != VERSION => {
-                (None, Some("the client speaks another version of the protocol"))
-            }
-            Ok(_) => match Place::take(&self.sessions, self.limits.sessions) {
-                Some(place) => (Some(place), None),
-                None => (None, Some("as many sessions as are allowed are open")),
-            },
-        };
-        if let Some(why) = refused {
-            (self.told)(Event::Refused(address, why));
-            // It may be gone already.
-            let _ = say(&mut writer, &Greeting::Refused(why.into()));
-            return;
-        }
-        drop(stranger);
-        let _place = place;
         (self.told)(Event::Began(address));
         let mut trials = 0;
         let how = match self.session(&mut reader, &mut writer, address, &mut trials) {
@@ -394,19 +486,17 @@ impl Shared {
 
     fn accept(&self, listener: &TcpListener, address: IpAddr, nonce: &[u8]) -> io::Result<TcpStream> {
         let deadline = self.clock.now() + DATA_TIMEOUT;
+        let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES));
         while self.clock.now() < deadline && !self.ends.load(Ordering::Acquire) {
-            if !readable(listener, LOOK)? {
-                continue;
-            }
-            let Ok((stream, from)) = listener.accept() else { continue };
-            if from.ip().to_canonical() != address {
-                continue;
-            }
-            stream.set_nonblocking(false)?;
-            let mut said = [0; NONCE_BYTES];
-            let heard = Punctual::new(stream.try_clone()?, LINE_TIME).read_exact(&mut said);
-            if heard.is_ok() && said == nonce {
-                return Ok(stream);
+            let now = || self.clock.now();
+            // Others who call from there, and say nothing or something else, keep the right one out no longer than they may.
+            for step in callers.turn(listener, now, LOOK, |from| from == address)? {
+                if let Step::Said(stream, _, said) = step
+                    && is_same(&said, nonce)
+                {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
             }
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, "no data connection came; is a firewall between?"))

@@ -3,7 +3,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// Waits until a socket can be read, or has a connection to accept; false: not within `timeout`.
@@ -16,6 +16,19 @@ pub fn readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> {
         Ok(ready) => Ok(ready > 0),
         // Whoever waits looks at the time anyhow.
         Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until one of some sockets can be read, or has a connection to accept; says of each whether it can be.
+///
+/// # Errors
+/// The system's.
+pub fn readable_among(sockets: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
+    let mut files: Vec<_> = sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+    match poll(&mut files, Some(&timespec(timeout))) {
+        Ok(_) => Ok(files.iter().map(|file| !file.revents().is_empty()).collect()),
+        Err(Errno::INTR) => Ok(vec![false; sockets.len()]),
         Err(error) => Err(error.into()),
     }
 }

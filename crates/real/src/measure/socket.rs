@@ -12,6 +12,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+/// Callers that wait to be accepted: with one, anybody who only connects keeps the right one out for a while.
+const BACKLOG: i32 = 16;
+
 /// What is asked of a connection. What is none stays as the system has it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
@@ -84,7 +87,7 @@ impl Settings {
         // A port of one's choice has had connections before, which linger (RFC 9293 §3.6.1).
         socket.set_reuse_address(address.port() > 0)?;
         socket.bind(&address.into())?;
-        socket.listen(1)?;
+        socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         Ok(socket.into())
     }

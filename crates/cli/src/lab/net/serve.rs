@@ -118,7 +118,10 @@ fn tell(event: Event, json: bool, quiet: bool) {
             Event::Ended(address, trials, how) => {
                 json!({"event": "ended", "address": address, "trials": trials, "how": how})
             }
-            Event::Refused(address, why) => json!({"event": "refused", "address": address, "why": why}),
+            Event::Refused { address, why, more } => {
+                json!({"event": "refused", "address": address, "why": why.to_string(), "more": more})
+            }
+            Event::RefusedOthers(others) => json!({"event": "refused", "others": others}),
         };
         // Whoever reads may have had enough.
         let _ = crate::print(&format!("{line}\n"));
@@ -126,7 +129,11 @@ fn tell(event: Event, json: bool, quiet: bool) {
         match event {
             Event::Began(address) => eprintln!("{address}: a session"),
             Event::Ended(address, trials, how) => eprintln!("{address}: ended after {trials} trials: {how}"),
-            Event::Refused(address, why) => eprintln!("{address}: refused: {why}"),
+            Event::Refused { address, why, more: 0 } => eprintln!("{address}: refused: {why}"),
+            Event::Refused { address, why, more } => {
+                eprintln!("{address}: refused {more} more times in the last 10 s: {why}");
+            }
+            Event::RefusedOthers(others) => eprintln!("{others} more were refused in the last 10 s"),
         }
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! client: Ask::Mix(Request)   server: Ready (a port for datagrams, one for TCP, a nonce) or Impossible
+//! client: a datagram with a cookie            server: Heard (the cookie)
 //! client: TCP connections, Go, datagrams ...  server: Sample, Sample ...
 //! client: Ended (cells sent)  server: Total
 //! ```
 //!
 //! Direction data go from client to server alone; the server sends nothing but these lines, to whom it knows by the token.
+//! Aim       a client sends no payload to a port of UDP before its server has said the cookie that the client sent there: whoever has
+//!           the port is who has asked for it. Until then [`COOKIE_TRIES_MAX`] datagrams of some octets are all that goes there.
 //! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`] connections, and a line of the server at
 //!           most [`TOLD_BYTES_MAX`].
 
@@ -23,6 +26,9 @@ pub(super) const BULK_MAX: usize = 16;
 pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 /// The longest line that a client takes.
 pub(super) const TOLD_BYTES_MAX: u64 = 1 << 20;
+
+/// How often a cookie is sent: each may be lost.
+pub(super) const COOKIE_TRIES_MAX: usize = 25;
 
 /// A mix that is to come.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -75,6 +81,8 @@ pub(super) enum Said {
 pub(super) enum Told {
     /// Send there.
     Ready { datagrams: u16, streams: u16, nonce: String },
+    /// This cookie came in a datagram, hexadecimal.
+    Heard(String),
     /// A limit is in the way, or the request makes no sense: what to change.
     Impossible(String),
     /// What came in the next sample, flow by flow.

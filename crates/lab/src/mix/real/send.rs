@@ -15,14 +15,16 @@ use super::delays::Delays;
 use super::edge::{Edge, Offered};
 use super::protocol::*;
 use super::receive::line_mbps;
-use super::wire::{self, NONCE_OCTETS};
+use super::wire::{self, COOKIE_OCTETS, NONCE_OCTETS};
 use crate::engine::Failure;
+use crate::net::admission::hex;
 use crate::net::client::{Client, TIMEOUT, octets};
 use crate::net::protocol::{Ask, Lines, hear_within, plain, say};
 use kiban_ground::Instant;
 use kiban_real::Clock;
 use kiban_real::measure::Settings;
-use kiban_real::measure::pause::pace;
+use kiban_real::measure::pause::{pace, readable};
+use kiban_real::random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +43,8 @@ const TURN: Duration = Duration::from_millis(5);
 const BUFFER_BYTES: usize = 4 << 20;
 /// How long a server may take for its last word.
 const LAST_WORD: Duration = Duration::from_secs(30);
+/// How long a cookie may take to come back before it is sent again.
+const COOKIE_TIME: Duration = Duration::from_millis(200);
 /// Octets of headers of a datagram: UDP, and IP of version 4 or 6.
 const UDP_OCTETS: u64 = 8;
 
@@ -141,7 +145,7 @@ pub fn run(
     let (port, streams, nonce) = match hear_within(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
         Told::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
         Told::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
-        Told::Sample(_) | Told::Total(_) => {
+        Told::Heard(_) | Told::Sample(_) | Told::Total(_) => {
             return Err(Failure::Lost("the server answered out of turn".into()));
         }
     };
@@ -157,6 +161,9 @@ pub fn run(
         .enumerate()
         .map(|(number, local)| (local, number as u16))
         .collect();
+    if chosen.flows.iter().any(|flow| plan.flows[*flow].kind != Kind::Bulk) {
+        prove(&socket, nonce.first_chunk().expect("16 octets"), reader)?;
+    }
     let mut connections = Vec::new();
     for (local, number) in &circuits {
         let flow = &plan.flows[chosen.flows[*local]];
@@ -232,6 +239,29 @@ pub fn run(
     Ok(outcome(plan, &chosen, peer, near, &samples, total))
 }
 
+/// Sends a cookie to a port of UDP until the server says it: whoever has the port is who has asked for what goes there.
+fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> Result<(), Failure> {
+    let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
+    let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;
+    for _ in 0..COOKIE_TRIES_MAX {
+        // What a firewall answers is as good as a loss.
+        let _ = socket.send(&wire::write_cookie(nonce, &cookie));
+        if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
+            continue;
+        }
+        match hear_within(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
+            Told::Heard(said) if said == hex(&cookie) => return Ok(()),
+            _ => {
+                return Err(Failure::Lost(
+                    "the server's port of UDP is not its own: it does not say what came".into(),
+                ));
+            }
+        }
+    }
+    let peer = socket.peer_addr().map_err(lost)?;
+    Err(Failure::Lost(format!("no datagram reaches the server at {peer}; is a firewall between?")))
+}
+
 fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr =
         if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
@@ -246,7 +276,7 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
 fn listen(reader: &mut Lines, tell: SyncSender<io::Result<Told>>) {
     loop {
         let told = hear_within(reader, TOLD_BYTES_MAX, TIMEOUT);
-        let is_last = !matches!(told, Ok(Told::Sample(_)));
+        let is_last = !matches!(told, Ok(Told::Sample(_) | Told::Heard(_)));
         if tell.send(told).is_err() || is_last {
             return;
         }
@@ -370,6 +400,8 @@ impl Sending<'_> {
                 self.total = Some(*total);
                 return true;
             }
+            // A cookie that was sent twice.
+            Ok(Told::Heard(_)) => {}
             Ok(_) => return self.gone("it answered out of turn".into()),
             Err(error) => return self.gone(error.to_string()),
         }

@@ -1,7 +1,7 @@
 //! The server's part of a mix: within a session of `kiban lab serve`, after its client has shown the token.
 //!
 //! Ports     one for datagrams and, if there is TCP, one for connections, of the system's choice; both take nothing but what comes
-//!           from the session's address with its nonce, and send nothing.
+//!           from the session's address with its nonce, and send nothing: what there is to say goes over the control connection.
 //! Bounds    those of the server: seconds of a trial, octets in a second (datagrams beyond are thrown away and counted, connections are
 //!           read more slowly), a window; those of the protocol: flows, circuits, connections.
 //! End       the client says so, and what is under way may still arrive until nothing came for [`QUIET`]; or it is gone.
@@ -9,18 +9,19 @@
 use super::bulk::{self, Came, LOOK, Tally};
 use super::protocol::*;
 use super::receive::Receiver;
-use super::wire::{DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
+use super::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
 use crate::mix::plan::Kind;
 use crate::net::Limits;
-use crate::net::admission::hex;
+use crate::net::admission::{hex, is_same};
 use crate::net::protocol::{LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, hear_within, say};
-use crate::net::server::DataPorts;
+use crate::net::server::{CALLERS, DataPorts};
+use crate::net::unproven::{Handshakes, Length, Step};
 use kiban_ground::Instant;
 use kiban_real::Clock;
 use kiban_real::measure::pause::{pace, readable};
 use kiban_real::measure::{Datagrams, Settings};
 use kiban_real::random;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -161,17 +162,31 @@ impl Session<'_> {
             Receiver::new(self.request, *self.nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
         let length = Duration::from_millis(self.request.millis.into());
         let (mut start, mut sent, mut last, mut missing) = (None, None, clock.now(), self.bulk.len());
-        let mut refused = 0;
+        let (mut refused, mut cookies) = (0, Vec::new());
         let mut deadline = clock.now() + GRACE;
+        let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES + 2));
+        let mut has_come = vec![false; self.bulk.len()];
         loop {
-            if let Some(listener) = listener.filter(|_| missing > 0)
-                && let Ok((stream, from)) = listener.accept()
-                && from.ip().to_canonical() == self.room.address
-            {
-                missing -= 1;
+            let steps = match listener.filter(|_| missing > 0) {
+                Some(listener) => callers.turn(
+                    listener,
+                    || clock.now(),
+                    Duration::ZERO,
+                    |from| from == self.room.address,
+                )?,
+                None => Vec::new(),
+            };
+            for step in steps {
+                let Step::Said(stream, _, said) = step else { continue };
+                let greets = |circuit: &u16| is_same(&said, &bulk::greeting(&self.nonce, *circuit));
+                // Whoever does not know the nonce takes nobody's place.
+                let Some(place) = self.bulk.iter().position(greets).filter(|place| !has_come[*place]) else {
+                    continue;
+                };
+                (has_come[place], missing) = (true, missing - 1);
                 std::thread::Builder::new()
                     .name("mix".into())
-                    .spawn_scoped(scope, move || self.connection(stream))?;
+                    .spawn_scoped(scope, move || self.connection(stream, place))?;
             }
             if sent.is_none() && (!reader.buffer().is_empty() || readable(reader.get_ref(), Duration::ZERO)?)
             {
@@ -190,7 +205,10 @@ impl Session<'_> {
             let waited = readable(datagrams, TURN)?;
             if waited {
                 last = clock.now();
-                refused += self.take(datagrams, &mut receiver, &mut start);
+                refused += self.take(datagrams, &mut receiver, &mut start, &mut cookies);
+            }
+            for cookie in cookies.drain(..) {
+                say(writer, &Told::Heard(hex(&cookie)))?;
             }
             let now = clock.now();
             self.streams(&mut receiver);
@@ -224,7 +242,13 @@ impl Session<'_> {
     }
 
     /// Takes datagrams in; how many were refused.
-    fn take(&self, datagrams: &Datagrams, receiver: &mut Receiver, start: &mut Option<Instant>) -> u64 {
+    fn take(
+        &self,
+        datagrams: &Datagrams,
+        receiver: &mut Receiver,
+        start: &mut Option<Instant>,
+        cookies: &mut Vec<[u8; COOKIE_OCTETS]>,
+    ) -> u64 {
         let mut refused = 0;
         let mut octets = [0; DATAGRAM_OCTETS_MAX + 1];
         for _ in 0..BATCH {
@@ -237,6 +261,11 @@ impl Session<'_> {
                 continue;
             }
             let octets = &octets[..came.octets];
+            if let Some(cookie) = wire::read_cookie(octets, self.nonce.first_chunk().expect("16 octets")) {
+                // Before the beginning alone: later it would be a line for each datagram.
+                cookies.extend(start.is_none().then_some(cookie));
+                continue;
+            }
             let came = self.room.clock.at(came.nanos);
             // It may overtake the word that it begins, and is that word then.
             if start.is_none() && octets.starts_with(&self.nonce[..NONCE_OCTETS]) {
@@ -264,16 +293,9 @@ impl Session<'_> {
         }
     }
 
-    fn connection(&self, mut stream: TcpStream) {
-        let greet = |stream: &mut TcpStream| -> io::Result<Option<usize>> {
-            stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(GRACE / 2))?;
-            let mut said = [0; NONCE_BYTES + 2];
-            stream.read_exact(&mut said)?;
-            let place = self.bulk.iter().position(|circuit| said == bulk::greeting(&self.nonce, *circuit));
-            Ok(place)
-        };
-        let Ok(Some(place)) = greet(&mut stream) else { return };
+    fn connection(&self, stream: TcpStream, place: usize) {
+        // What is not given back is read as an end.
+        let _ = stream.set_nonblocking(false);
         let budget = |octets| {
             let ahead = self.spend(octets);
             if ahead > BURST {

@@ -31,6 +31,19 @@ const SENT_AT: usize = 24;
 /// Octets of a session's nonce that each datagram carries.
 pub(super) const NONCE_OCTETS: usize = 8;
 
+/// Octets of a datagram that has a cookie, and nothing else, behind the nonce.
+pub(super) const COOKIE_OCTETS: usize = 16;
+
+/// Writes a datagram with a cookie.
+pub(super) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTETS]) -> Vec<u8> {
+    [&nonce[..], cookie].concat()
+}
+
+/// Reads the cookie of a datagram that has one. It is shorter than any with cells.
+pub(super) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
+    octets.strip_prefix(nonce)?.try_into().ok()
+}
+
 /// What stands before the cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {

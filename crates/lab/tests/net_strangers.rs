@@ -1,0 +1,300 @@
+//! `kiban lab serve` and callers who mean it no good: they lock nobody out, fill no log, and aim nothing at others.
+//!
+//! Addresses   all of 127.0.0.0/8 is this host's, so that callers and victims have addresses of their own.
+
+use kiban_lab::engine::Failure;
+use kiban_lab::mix::{Plan, run_over};
+use kiban_lab::net::admission::Token;
+use kiban_lab::net::protocol::{
+    Answer, Ask, Greeting, Hello, LINE_BYTES_MAX, VERSION, Welcome, Work, hear, say,
+};
+use kiban_lab::net::server::Event;
+use kiban_lab::net::{Client, Limits, Server};
+use kiban_real::measure::Settings;
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+/// Connections that a stranger opens.
+const FLOOD: usize = 200;
+
+struct Running {
+    at: SocketAddr,
+    token: Token,
+    told: Receiver<Event>,
+    stop: Box<dyn Fn()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(limits: Limits) -> Running {
+        let token = Token::of_chance().expect("chance");
+        let (tell, told) = channel();
+        let tell = move |event| drop(tell.send(event));
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let server = Server::bind(address, token.clone(), Vec::new(), limits, tell).expect("loopback");
+        let at = server.address().expect("bound");
+        let stop = Box::new(server.stopper());
+        let thread = std::thread::spawn(move || server.run().expect("loopback"));
+        Running { at, token, told, stop, thread: Some(thread) }
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        Client::connect("127.0.0.1", self.at.port(), &self.token)
+    }
+
+    /// A session of a client that does what it likes, from 127.0.0.1.
+    fn session(&self) -> Session {
+        let writer = call(self.at, [127, 0, 0, 1]);
+        writer.set_read_timeout(Some(LONG)).expect("a socket");
+        let reader = BufReader::new(writer.try_clone().expect("a file"));
+        let mut session = Session { reader, writer };
+        session.say(&Hello { version: VERSION, token: self.token.reveal().to_owned() });
+        assert!(matches!(session.hear(), Greeting::Welcome(_)));
+        session
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        (self.stop)();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Session {
+    reader: BufReader<TcpStream>,
+    writer: TcpStream,
+}
+
+impl Session {
+    fn say(&mut self, line: &impl serde::Serialize) {
+        say(&mut self.writer, line).expect("the server is there");
+    }
+
+    fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
+        hear(&mut self.reader, LINE_BYTES_MAX).expect("the server answers")
+    }
+}
+
+/// A connection from an address of this host.
+fn call(to: SocketAddr, from: [u8; 4]) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a file");
+    socket.bind(&SocketAddr::new(IpAddr::from(from), 0).into()).expect("loopback");
+    socket.connect(&to.into()).expect("it listens");
+    socket.into()
+}
+
+/// What a connection brings until it ends.
+fn rest(mut stream: TcpStream) -> String {
+    stream.set_read_timeout(Some(LONG)).expect("a socket");
+    let mut said = Vec::new();
+    match stream.read_to_end(&mut said) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it is closed"),
+    }
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+fn octets(hex: &str) -> Vec<u8> {
+    let pair = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("digits");
+    (0..hex.len()).step_by(2).map(pair).collect()
+}
+
+#[test]
+fn silent_strangers_take_nobodys_place_from_one_address_or_many() {
+    let server = Running::start(Limits::default());
+    let addresses: [fn(usize) -> [u8; 4]; 3] =
+        [|_| [127, 0, 0, 1], |_| [127, 0, 0, 2], |number| [127, 0, 1, (number % 20) as u8 + 1]];
+    let mut strangers = Vec::new();
+    for address in addresses {
+        strangers.extend((0..FLOOD).map(|number| call(server.at, address(number))));
+        // All strangers keep their connections open while a client shows the token.
+        let client = server.client().map(drop);
+        assert!(client.is_ok(), "{:?}", client.err());
+    }
+}
+
+#[test]
+fn a_stranger_is_told_why_it_is_cut() {
+    let server = Running::start(Limits { sessions: 1, ..Limits::default() });
+    let _session = server.session();
+    let mut strangers: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
+    let silent = strangers.pop().expect("nine");
+    let said = rest(strangers.remove(0));
+    assert!(said.contains("Refused") && said.contains("8 of an address, 64 in all"), "{said}");
+    let said = rest(silent);
+    assert!(said.contains("no token was shown within 5 s"), "{said}");
+    // Whoever knows the token hears what is the matter, and what to do.
+    match server.client().err() {
+        Some(Failure::Impossible(why)) => {
+            assert!(why.contains("the server is full: 1 of 1 sessions are open; try again later"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_flood_of_refusals_is_a_few_lines_of_a_log() {
+    let server = Running::start(Limits::default());
+    for number in 0..FLOOD {
+        let mut stranger = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
+        // It may have been closed before all was said.
+        let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        assert!(rest(stranger).contains("does not speak this protocol"));
+    }
+    let client = server.client().expect("the token is right");
+    let is_session = |event: &Event| matches!(event, Event::Began(_));
+    let lines = server.told.iter().take_while(|event| !is_session(event)).count();
+    drop(client);
+    // 33 lines in ten seconds; a slow machine takes some of these.
+    assert!((1..FLOOD).contains(&lines), "{lines}");
+}
+
+#[test]
+fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
+    let server = Running::start(Limits::default());
+    let mut session = server.session();
+    let work = Work::Write { message_bytes: 1000 };
+    session.say(&Ask::Trial { settings: Settings::default(), work, millis: 200 });
+    let Answer::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
+    let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
+    // Somebody elsewhere who knows the nonce hears nothing, but an end.
+    let mut elsewhere = call(data, [127, 0, 0, 2]);
+    let _ = elsewhere.write_all(&nonce);
+    assert_eq!(rest(elsewhere), "");
+    // Others at the client's own address who do not know it keep the right one out no longer than they may.
+    let _silent: Vec<_> = (0..3).map(|_| call(data, [127, 0, 0, 1])).collect();
+    let mut wrong = call(data, [127, 0, 0, 1]);
+    wrong.write_all(&[0; 16]).expect("it listens");
+    assert_eq!(rest(wrong), "");
+    let mut right = call(data, [127, 0, 0, 1]);
+    right.write_all(&nonce).expect("it listens");
+    let payload = rest(right);
+    assert!(payload.len() >= 1000 && payload.bytes().all(|octet| octet == 0x5a), "{}", payload.len());
+    session.say(&Ask::Ended);
+    assert!(matches!(session.hear(), Answer::Outcome(outcome) if outcome.bytes >= 1000));
+}
+
+/// A mix of a constant flow and one of TCP, as a client asks for it.
+fn mix() -> Value {
+    let flow = |kind: &str, mbps: Option<f64>| {
+        json!({"kind": kind, "copies": 1, "path": null, "mbps": mbps, "fec": "none", "block_octets": null,
+            "stamps": false, "clock_ppm": 0.0, "frame_octets": 1000, "window_kib": 64})
+    };
+    json!({"Mix": {"millis": 5000, "sample_ms": 1000, "flows": [flow("constant", Some(1.0)), flow("bulk", None)], "paths": []}})
+}
+
+#[test]
+fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
+    let server = Running::start(Limits::default());
+    let mut session = server.session();
+    session.say(&mix());
+    let ready: Value = session.hear();
+    let ready = &ready["Ready"];
+    let port = |name: &str| ready[name].as_u64().expect("a port") as u16;
+    let nonce = octets(ready["nonce"].as_str().expect("digits"));
+    let (datagrams, streams) = (port("datagrams"), SocketAddr::new(server.at.ip(), port("streams")));
+    let spoof = UdpSocket::bind("127.0.0.2:0").expect("loopback");
+    spoof.set_nonblocking(true).expect("a socket");
+    for length in [24, 100, 1000] {
+        let datagram: Vec<u8> = nonce[..8].iter().copied().chain((8..length).map(|_| 7)).collect();
+        spoof.send_to(&datagram, (server.at.ip(), datagrams)).expect("loopback");
+    }
+    // Connections from elsewhere, and such that do not know the nonce, take nobody's place.
+    let greeting = [&nonce[..], &[0, 1]].concat();
+    let mut elsewhere = call(streams, [127, 0, 0, 2]);
+    let _ = elsewhere.write_all(&greeting);
+    assert_eq!(rest(elsewhere), "");
+    let mut wrong = call(streams, [127, 0, 0, 1]);
+    wrong.write_all(&[0; 18]).expect("it listens");
+    assert_eq!(rest(wrong), "");
+    // A cookie is said by way of the session, which alone the client of that address has.
+    let own = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    own.set_nonblocking(true).expect("a socket");
+    own.send_to(&[&nonce[..8], &[9; 16]].concat(), (server.at.ip(), datagrams)).expect("loopback");
+    assert_eq!(session.hear::<Value>(), json!({"Heard": "09".repeat(16)}));
+    let mut right = call(streams, [127, 0, 0, 1]);
+    right.write_all(&greeting).expect("it listens");
+    right.write_all(&[0x5a; 5000]).expect("it listens");
+    drop(right);
+    session.say(&json!("Go"));
+    session.say(&json!({"Ended": [0, 0]}));
+    let total = loop {
+        let told: Value = session.hear();
+        if told["Total"].is_object() {
+            break told["Total"].clone();
+        }
+    };
+    assert_eq!(
+        (&total["flows"][0]["datagrams"], &total["flows"][1]["octets"]),
+        (&json!(0), &json!(5000)),
+        "{total}"
+    );
+    for socket in [spoof, own] {
+        let heard = socket.recv(&mut [0; 2000]).expect_err("nothing is sent over UDP");
+        assert_eq!(heard.kind(), ErrorKind::WouldBlock);
+    }
+}
+
+/// A plan whose only flow leaves `here`.
+const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
+    [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
+
+#[test]
+fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
+    // A server that would have the client's traffic sent to somebody else's port.
+    let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    victim.set_nonblocking(true).expect("a socket");
+    let port = victim.local_addr().expect("bound").port();
+    for heard in [None, Some("00".repeat(16))] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let at = listener.local_addr().expect("bound");
+        let serving = std::thread::spawn(move || {
+            let (mut writer, _) = listener.accept().expect("it calls");
+            let mut reader = BufReader::new(writer.try_clone().expect("a file"));
+            let _: Hello = hear(&mut reader, LINE_BYTES_MAX).expect("a hello");
+            let welcome = Welcome {
+                kiban: String::new(),
+                kernel: String::new(),
+                congestion: Vec::new(),
+                trial_seconds_max: 60,
+                buffer_bytes_max: 1 << 20,
+                message_bytes_max: 1 << 20,
+                bytes_per_second_max: 1 << 30,
+            };
+            say(&mut writer, &Greeting::Welcome(welcome)).expect("it listens");
+            let _: Value = hear(&mut reader, LINE_BYTES_MAX).expect("a request");
+            let ready = json!({"Ready": {"datagrams": port, "streams": 0, "nonce": "11".repeat(16)}});
+            say(&mut writer, &ready).expect("it listens");
+            if let Some(heard) = heard {
+                say(&mut writer, &json!({"Heard": heard})).expect("it listens");
+            }
+            // Until the client has gone.
+            let _ = reader.read_to_end(&mut Vec::new());
+        });
+        let token = Token::of_chance().expect("chance");
+        let mut client = Client::connect("127.0.0.1", at.port(), &token).expect("it is let in");
+        let plan = Plan::read(PLAN).expect("a plan");
+        let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false).map(drop);
+        drop(client);
+        serving.join().expect("it has served");
+        let mut room = [0; 2000];
+        let octets: Vec<usize> = std::iter::from_fn(|| victim.recv(&mut room).ok()).collect();
+        assert!(octets.len() <= 25 && octets.iter().all(|octets| *octets <= 24), "{octets:?}");
+        match done {
+            Err(Failure::Lost(why)) => {
+                assert!(why.contains("is a firewall between") || why.contains("not its own"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
