@@ -131,3 +131,58 @@ fn the_libraries_are_found_where_they_are_installed_or_built() {
         assert_eq!(run(), format!("{}\n", folder.display()));
     }
 }
+
+/// Asks for a device that is not there, for files, and counts what of the dynamic linker's is called meanwhile, which takes its locks.
+const ASKS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The C library says of access() that it calls nothing here. */
+static volatile int lookups;
+
+void *dlsym(void *handle, const char *name)
+{
+    (void)handle;
+    lookups++;
+    /* That of the C library, as the one who asks behind itself means it. */
+    void *libc = dlopen("libc.so.6", RTLD_LAZY), *found = dlvsym(libc, name, "GLIBC_2.33");
+    return found ? found : dlvsym(libc, name, BASE);
+}
+
+int main(void)
+{
+    static const char device[] = "/dev/infiniband/uverbs977";
+    struct stat is;
+    lookups = 0;
+    errno = E2BIG;
+    int there = !access(device, R_OK) && !stat(device, &is) && S_ISCHR(is.st_mode) && errno == E2BIG;
+    int gone = access("/no/such/file", F_OK) == -1 && errno == ENOENT && stat("/no/such/file", &is) == -1 && errno == ENOENT;
+    printf("there %d, gone %d, lookups %d\n", there, gone, lookups);
+    return 0;
+}
+"#;
+
+/// access() and stat() may be called by handlers of signals (POSIX.1-2017 2.4.3); dlsym() may not.
+#[test]
+fn the_preloaded_paths_stay_async_signal_safe() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs-paths");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let compile = |arguments: &[&str]| {
+        let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+        let output = cc.current_dir(&folder).args(arguments).output().expect("there is a C compiler");
+        assert!(output.status.success(), "{}", told(&output));
+    };
+    std::fs::write(folder.join("asks.c"), ASKS).expect("the folder can be written");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../verbs/preload/paths.c");
+    compile(&["-shared", "-O2", "-fPIC", "-fvisibility=hidden", source, "-o", PATHS, "-ldl"]);
+    let base = if cfg!(target_arch = "x86_64") { "-DBASE=\"GLIBC_2.2.5\"" } else { "-DBASE=\"GLIBC_2.17\"" };
+    // Of the functions that it stands before, none is a macro or inlined here.
+    compile(&["-O1", "-rdynamic", base, "asks.c", "-o", "asks", "-ldl"]);
+    let mut asks = Command::new(folder.join("asks"));
+    let output = asks.env("LD_PRELOAD", folder.join(PATHS)).output().expect("it was just made");
+    assert_eq!(told(&output), "there 1, gone 1, lookups 0\n");
+}

@@ -24,38 +24,56 @@ static int is_device(const char *path)
 	return *number && number[strspn(number, "0123456789")] == '\0';
 }
 
-/* The C library's own, behind ours. */
-static void *next(const char *name)
+/* The C library's own, behind ours. Looked up once, before main(): access() and stat() may be called by handlers (POSIX.1-2017
+ * 2.4.3), where dlsym() may not. */
+static int (*real_access)(const char *, int);
+static int (*real_stat)(const char *, struct stat *);
+
+__attribute__((constructor)) static void begin(void)
 {
 	int before = errno;
-	void *found = dlsym(RTLD_NEXT, name);
 
+	if (!real_access)
+		*(void **)&real_access = dlsym(RTLD_NEXT, "access");
+	if (!real_stat)
+		*(void **)&real_stat = dlsym(RTLD_NEXT, "stat");
 	errno = before;
-	return found;
+}
+
+/* A device that is asked for is there if it is not: errno stays as it was, then. */
+static int answer_for(const char *path, int answer, int before)
+{
+	if (!answer || errno != ENOENT || !is_device(path))
+		return 0;
+	errno = before;
+	return 1;
 }
 
 __attribute__((visibility("default"))) int access(const char *path, int mode)
 {
-	int (*real)(const char *, int) = (int (*)(const char *, int))next("access");
-	int answer;
+	int before = errno, answer;
 
-	if (!real) {
+	/* A constructor of another library may be first. */
+	if (!real_access)
+		begin();
+	if (!real_access) {
 		errno = ENOSYS;
 		return -1;
 	}
-	answer = real(path, mode);
-	return answer && errno == ENOENT && is_device(path) ? real("/dev/null", mode) : answer;
+	answer = real_access(path, mode);
+	return answer_for(path, answer, before) ? real_access("/dev/null", mode) : answer;
 }
 
 __attribute__((visibility("default"))) int stat(const char *restrict path, struct stat *restrict found)
 {
-	int (*real)(const char *, struct stat *) = (int (*)(const char *, struct stat *))next("stat");
-	int answer;
+	int before = errno, answer;
 
-	if (!real) {
+	if (!real_stat)
+		begin();
+	if (!real_stat) {
 		errno = ENOSYS;
 		return -1;
 	}
-	answer = real(path, found);
-	return answer && errno == ENOENT && is_device(path) ? real("/dev/null", found) : answer;
+	answer = real_stat(path, found);
+	return answer_for(path, answer, before) ? real_stat("/dev/null", found) : answer;
 }
