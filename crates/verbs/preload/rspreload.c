@@ -10,6 +10,10 @@
  * dup       counts: the rsocket ends with its last number. A copy made before the socket listened or connected stays TCP.
  * fork      a child has the numbers, but its parent's rsockets are not its own: calls say EBADF. What it makes itself works.
  * epoll     rsockets among its files are asked by rpoll; edges are made of levels: one is told again when a call was in vain.
+ * Handlers  rsockets take locks: no signal is delivered to a thread within one of their calls (two system calls each), but while it
+ *           sleeps, when nothing is locked. So a handler may make the calls that POSIX lists (2.4.3) on rsockets, too, but for one
+ *           thing: they allocate, so not one that may have interrupted malloc(). Calls on other numbers neither lock nor allocate.
+ *           Closing and shutting down an rsocket keep signals off for as long as it lingers, 10 s at most.
  * Ours      the libraries below call the same functions: calls from within them go to the system.
  * Left out  stdio on sockets (libc does not call read() by its name there), io_uring, descriptors passed to others. */
 #define _GNU_SOURCE
@@ -82,8 +86,12 @@ static struct {
 
 /* Where the code of the libraries below is. */
 static struct { uintptr_t from, to; } below[2];
-static pthread_once_t begun = PTHREAD_ONCE_INIT;
+static _Atomic bool has_begun;
 static int patience = 3000;
+/* Whether the program's calls on an rsocket wait, by the rsocket: itself it never does. */
+static _Atomic bool waits[FILES];
+/* Those that a thread does not bring upon itself. */
+static sigset_t held;
 
 struct range { uintptr_t at, from, to; };
 
@@ -107,12 +115,7 @@ static int note_range(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-static void on_fork(void)
-{
-    /* The parent's rsockets are not ours to close. */
-    for (int i = 0; i < FILES; i++)
-        atomic_store_explicit(&numbers_of[i], 0, memory_order_relaxed);
-}
+static void on_fork(void);
 
 static void begin(void)
 {
@@ -132,12 +135,24 @@ static void begin(void)
     const char *told_patience = getenv("KIBAN_RSPRELOAD_MS");
     if (told_patience && atoi(told_patience) > 0)
         patience = atoi(told_patience);
-    pthread_atfork(NULL, NULL, on_fork);
+    sigfillset(&held);
+    static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&held, faults[i]);
+    if (!atomic_exchange(&has_begun, true))
+        pthread_atfork(NULL, NULL, on_fork);
+}
+
+/* Before main(), but for what constructors of others call: once more does no harm. */
+__attribute__((constructor)) static void prepare(void)
+{
+    if (!atomic_load(&has_begun))
+        begin();
 }
 
 static bool is_below(void *caller)
 {
-    pthread_once(&begun, begin);
+    prepare();
     uintptr_t at = (uintptr_t)caller;
     return (at >= below[0].from && at < below[0].to) || (at >= below[1].from && at < below[1].to);
 }
@@ -147,9 +162,88 @@ static bool is_below(void *caller)
 /* The rsocket of a number, or -1. */
 static int over(int file)
 {
-    pthread_once(&begun, begin);
+    prepare();
     return file >= 0 && file < FILES ? atomic_load(&rsocket_of[file]) - 1 : -1;
 }
+
+/* ---- signals */
+
+/* Until let() no handler runs in this thread. */
+static void hold(sigset_t *before)
+{
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+static void let(const sigset_t *before)
+{
+    int kept = errno;
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+    errno = kept;
+}
+
+#define HELD(call)                        \
+    ({                                    \
+        sigset_t before_;                 \
+        hold(&before_);                   \
+        __typeof__(call) result_ = call;  \
+        let(&before_);                    \
+        result_;                          \
+    })
+
+/* Whether a handler that has ended a sleep may be one that does not restart calls (SA_RESTART, sigaction(2)). */
+static bool ends_calls(const sigset_t *mask)
+{
+    for (int number = 1; number <= 64; number++) {
+        struct sigaction action;
+        if (sigismember(mask, number) == 0 && sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+            action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
+            return true;
+    }
+    return false;
+}
+
+static int64_t micros(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+
+/* How long a call that waits looks again before it sleeps, us; and its longest sleep, ns: another thread may take the wake. */
+#define LOOKS 60
+#define NAP 100000000
+
+/* After a call in vain: whether it is to be made again, or what errno says. The rsocket's file is readable when something may have
+ * happened since. */
+static bool sleeps(int rs, int flags, int64_t *begun, const sigset_t *before)
+{
+    if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&waits[rs]))
+        return false;
+    *begun = *begun ? *begun : micros();
+    if (micros() - *begun < LOOKS)
+        return true;
+    struct pollfd file = { .fd = rs, .events = POLLIN };
+    struct timespec nap = { 0, NAP };
+    if (real.ppoll(&file, 1, &nap, before) < 0 && errno == EINTR && ends_calls(before)) {
+        errno = EINTR;
+        return false;
+    }
+    return true;
+}
+
+/* A call on an rsocket, again and again if the program's is one that waits. */
+#define UNTIL(rs, flags, call)                                                \
+    ({                                                                        \
+        sigset_t before_;                                                     \
+        int64_t begun_ = 0;                                                   \
+        __typeof__(call) result_;                                             \
+        hold(&before_);                                                       \
+        do                                                                    \
+            result_ = call;                                                   \
+        while (result_ < 0 && sleeps(rs, flags, &begun_, &before_));          \
+        let(&before_);                                                        \
+        result_;                                                              \
+    })
 
 static void name(int file, int rs)
 {
@@ -167,7 +261,7 @@ static void unname(int file)
     atomic_store(&rsocket_of[file], 0);
     if (atomic_fetch_sub(&numbers_of[rs], 1) == 1) {
         int kept = errno;
-        rclose(rs);
+        HELD(rclose(rs));
         errno = kept;
     }
 }
@@ -207,6 +301,8 @@ static int made_like(int file, int family)
     return rs;
 }
 
+static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask);
+
 int connect(int file, const struct sockaddr *to, socklen_t length)
 {
     if (BELOW)
@@ -220,34 +316,35 @@ int connect(int file, const struct sockaddr *to, socklen_t length)
         return real.connect(file, to, length);
     struct sockaddr_storage own;
     socklen_t own_length = sizeof own;
-    int rs = made_like(file, family), flags = real.fcntl(file, F_GETFL);
-    bool stands = rs >= 0 && !real.getsockname(file, (struct sockaddr *)&own, &own_length);
+    int rs = HELD(made_like(file, family)), flags = real.fcntl(file, F_GETFL);
+    bool stands = rs >= 0 && rs < FILES && !real.getsockname(file, (struct sockaddr *)&own, &own_length);
     if (stands) {
         /* The address is the program's choice; the port is ours. */
         ((struct sockaddr_in *)&own)->sin_port = 0;
         static const struct in6_addr any = IN6ADDR_ANY_INIT;
         bool is_any = family == AF_INET ? ((struct sockaddr_in *)&own)->sin_addr.s_addr == 0
                                         : !memcmp(&((struct sockaddr_in6 *)&own)->sin6_addr, &any, sizeof any);
-        stands = is_any || !rbind(rs, (struct sockaddr *)&own, own_length);
+        stands = is_any || !HELD(rbind(rs, (struct sockaddr *)&own, own_length));
     }
     if (stands) {
-        rfcntl(rs, F_SETFL, O_NONBLOCK);
-        stands = !rconnect(rs, to, length);
+        HELD(rfcntl(rs, F_SETFL, O_NONBLOCK));
+        stands = !HELD(rconnect(rs, to, length));
         if (!stands && errno == EINPROGRESS) {
             struct pollfd wait = { .fd = rs, .events = POLLOUT };
             int error = 0;
             socklen_t bytes = sizeof error;
-            stands = rpoll(&wait, 1, patience) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
-                     !rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes) && !error;
+            /* A handler that ends calls ends this attempt: plain TCP's connect() says the rest. */
+            stands = rpoll_held(&wait, 1, patience, NULL) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
+                     !HELD(rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes)) && !error;
         }
-        rfcntl(rs, F_SETFL, flags & O_NONBLOCK);
+        atomic_store(&waits[rs], !(flags & O_NONBLOCK));
     }
     if (stands && adopt(file, rs)) {
         errno = kept;
         return 0;
     }
     if (rs >= 0)
-        rclose(rs);
+        HELD(rclose(rs));
     errno = kept;
     return real.connect(file, to, length);
 }
@@ -258,12 +355,12 @@ int listen(int file, int backlog)
         return real.listen(file, backlog);
     int rs = over(file), family = rs >= 0 ? 0 : family_of(file);
     if (rs >= 0)
-        return rlisten(rs, backlog);
+        return HELD(rlisten(rs, backlog));
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
     if (!family || file >= FILES || real.getsockname(file, (struct sockaddr *)&own, &length))
         return real.listen(file, backlog);
-    rs = made_like(file, family);
+    rs = HELD(made_like(file, family));
     int flags = real.fcntl(file, F_GETFL), kept = errno, only = 0;
     socklen_t bytes = sizeof only;
     if (family == AF_INET6)
@@ -272,11 +369,12 @@ int listen(int file, int backlog)
         return real.listen(file, backlog);
     /* The port is free when the system's socket has gone. */
     if (!adopt(file, rs)) {
-        rclose(rs);
+        HELD(rclose(rs));
         return real.listen(file, backlog);
     }
-    rfcntl(rs, F_SETFL, flags & O_NONBLOCK);
-    if (!rbind(rs, (struct sockaddr *)&own, length) && !rlisten(rs, backlog)) {
+    HELD(rfcntl(rs, F_SETFL, O_NONBLOCK));
+    atomic_store(&waits[rs], !(flags & O_NONBLOCK));
+    if (!HELD(rbind(rs, (struct sockaddr *)&own, length)) && !HELD(rlisten(rs, backlog))) {
         errno = kept;
         return 0;
     }
@@ -311,13 +409,15 @@ int accept4(int file, struct sockaddr *from, socklen_t *length, int flags)
     int rs = over(file);
     if (BELOW || rs < 0)
         return real.accept4(file, from, length, flags);
-    int made = again(file, EPOLLIN, raccept(rs, from, length), 0);
+    int made = again(file, EPOLLIN, UNTIL(rs, 0, raccept(rs, from, length)), 0);
     if (made < 0)
         return -1;
-    rfcntl(made, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+    HELD(rfcntl(made, F_SETFL, O_NONBLOCK));
+    if (made < FILES)
+        atomic_store(&waits[made], !(flags & SOCK_NONBLOCK));
     int number = real.fcntl(made, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
     if (number < 0 || number >= FILES || made >= FILES) {
-        rclose(made);
+        HELD(rclose(made));
         if (number >= 0)
             real.close(number);
         errno = EMFILE;
@@ -337,7 +437,7 @@ int accept(int file, struct sockaddr *from, socklen_t *length)
 int shutdown(int file, int how)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.shutdown(file, how) : rshutdown(rs, how);
+    return BELOW || rs < 0 ? real.shutdown(file, how) : HELD(rshutdown(rs, how));
 }
 
 static void forget_epoll(int epoll);
@@ -398,9 +498,13 @@ static int control(int file, int command, void *argument, bool below_us)
     if (below_us || rs < 0)
         return real.fcntl(file, command, argument);
     switch (command) {
-    case F_GETFL:
+    case F_GETFL: {
+        int flags = HELD(rfcntl(rs, F_GETFL));
+        return flags < 0 || !atomic_load(&waits[rs]) ? flags : flags & ~O_NONBLOCK;
+    }
     case F_SETFL:
-        return rfcntl(rs, command, (int)(intptr_t)argument);
+        atomic_store(&waits[rs], !((int)(intptr_t)argument & O_NONBLOCK));
+        return HELD(rfcntl(rs, F_SETFL, (int)(intptr_t)argument | O_NONBLOCK));
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
         return copied(file, real.fcntl(file, command, argument));
@@ -436,24 +540,63 @@ int ioctl(int file, unsigned long request, ...)
     int rs = over(file);
     if (BELOW || rs < 0 || request != FIONBIO)
         return real.ioctl(file, request, argument);
-    int flags = rfcntl(rs, F_GETFL);
-    return rfcntl(rs, F_SETFL, *(int *)argument ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+    atomic_store(&waits[rs], !*(int *)argument);
+    return 0;
 }
 
 /* ---- data */
+
+/* One that waits for all waits for the rest of it, too. */
+static ssize_t receive(int rs, void *at, size_t length, int flags)
+{
+    size_t got = 0;
+    for (;;) {
+        ssize_t count = UNTIL(rs, flags, rrecv(rs, (char *)at + got, length - got, flags));
+        got += count > 0 ? count : 0;
+        bool wants_more = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && atomic_load(&waits[rs]);
+        if (count <= 0 || !wants_more || got == length)
+            return got ? (ssize_t)got : count;
+    }
+}
 
 ssize_t recv(int file, void *at, size_t length, int flags)
 {
     int rs = over(file);
     return BELOW || rs < 0 ? real.recv(file, at, length, flags)
-                           : again(file, EPOLLIN, rrecv(rs, at, length, flags), length);
+                           : again(file, EPOLLIN, receive(rs, at, length, flags), length);
 }
 
 ssize_t recvfrom(int file, void *at, size_t length, int flags, struct sockaddr *from, socklen_t *from_length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.recvfrom(file, at, length, flags, from, from_length)
-                           : again(file, EPOLLIN, rrecvfrom(rs, at, length, flags, from, from_length), length);
+    if (BELOW || rs < 0)
+        return real.recvfrom(file, at, length, flags, from, from_length);
+    ssize_t count = again(file, EPOLLIN, receive(rs, at, length, flags), length);
+    if (count > 0 && from && from_length)
+        HELD(rgetpeername(rs, from, from_length));
+    return count;
+}
+
+/* All parts, if that is to be waited for; else what is there. */
+static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, int flags)
+{
+    ssize_t got = UNTIL(rs, flags, rreadv(rs, parts, (int)count));
+    if (got <= 0 || !(flags & MSG_WAITALL) || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
+        return got;
+    size_t at = got;
+    for (size_t part = 0; part < count; part++) {
+        size_t length = parts[part].iov_len;
+        if (at >= length) {
+            at -= length;
+            continue;
+        }
+        ssize_t more = receive(rs, (char *)parts[part].iov_base + at, length - at, flags);
+        got += more > 0 ? more : 0;
+        if (more < (ssize_t)(length - at))
+            break;
+        at = 0;
+    }
+    return got;
 }
 
 ssize_t recvmsg(int file, struct msghdr *message, int flags)
@@ -463,20 +606,25 @@ ssize_t recvmsg(int file, struct msghdr *message, int flags)
         return real.recvmsg(file, message, flags);
     /* Nothing comes beside the data. */
     message->msg_controllen = 0;
-    return again(file, EPOLLIN, rrecvmsg(rs, message, flags), SIZE_MAX);
+    if ((flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_OOB))) {
+        message->msg_namelen = 0;
+        message->msg_flags = 0;
+        return again(file, EPOLLIN, receive_parts(rs, message->msg_iov, message->msg_iovlen, flags), SIZE_MAX);
+    }
+    return again(file, EPOLLIN, UNTIL(rs, flags, rrecvmsg(rs, message, flags)), SIZE_MAX);
 }
 
 ssize_t read(int file, void *at, size_t length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.read(file, at, length) : again(file, EPOLLIN, rrecv(rs, at, length, 0), length);
+    return BELOW || rs < 0 ? real.read(file, at, length) : again(file, EPOLLIN, receive(rs, at, length, 0), length);
 }
 
 ssize_t readv(int file, const struct iovec *parts, int count)
 {
     int rs = over(file);
     return BELOW || rs < 0 ? real.readv(file, parts, count)
-                           : again(file, EPOLLIN, rreadv(rs, parts, count), SIZE_MAX);
+                           : again(file, EPOLLIN, UNTIL(rs, 0, rreadv(rs, parts, count)), SIZE_MAX);
 }
 
 /* What programs are linked to that were compiled with _FORTIFY_SOURCE. */
@@ -512,11 +660,44 @@ static ssize_t sent(int file, ssize_t done, size_t wanted, int flags)
     return again(file, EPOLLOUT, done, wanted);
 }
 
+/* One that waits sends all. */
+static ssize_t transmit(int rs, const void *at, size_t length, int flags)
+{
+    size_t gone = 0;
+    for (;;) {
+        ssize_t count = UNTIL(rs, flags, rsend(rs, (const char *)at + gone, length - gone, flags));
+        gone += count > 0 ? count : 0;
+        if (count < 0 || gone == length || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
+            return gone ? (ssize_t)gone : count;
+    }
+}
+
+/* The rest of some parts of which so much has gone. */
+static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags)
+{
+    if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
+        return gone;
+    size_t at = gone;
+    for (size_t part = 0; part < count; part++) {
+        size_t length = parts[part].iov_len;
+        if (at >= length) {
+            at -= length;
+            continue;
+        }
+        ssize_t more = transmit(rs, (const char *)parts[part].iov_base + at, length - at, flags);
+        gone += more > 0 ? more : 0;
+        if (more < (ssize_t)(length - at))
+            break;
+        at = 0;
+    }
+    return gone;
+}
+
 ssize_t send(int file, const void *at, size_t length, int flags)
 {
     int rs = over(file);
     return BELOW || rs < 0 ? real.send(file, at, length, flags)
-                           : sent(file, rsend(rs, at, length, flags), length, flags);
+                           : sent(file, transmit(rs, at, length, flags), length, flags);
 }
 
 ssize_t sendto(int file, const void *at, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)
@@ -524,27 +705,31 @@ ssize_t sendto(int file, const void *at, size_t length, int flags, const struct 
     int rs = over(file);
     /* The address of a stream's peer is passed over, as send(2) has it. */
     return BELOW || rs < 0 ? real.sendto(file, at, length, flags, to, to_length)
-                           : sent(file, rsend(rs, at, length, flags), length, flags);
+                           : sent(file, transmit(rs, at, length, flags), length, flags);
 }
 
 ssize_t sendmsg(int file, const struct msghdr *message, int flags)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.sendmsg(file, message, flags)
-                           : sent(file, rsendmsg(rs, message, flags), SIZE_MAX, flags);
+    if (BELOW || rs < 0)
+        return real.sendmsg(file, message, flags);
+    ssize_t gone = UNTIL(rs, flags, rsendmsg(rs, message, flags));
+    return sent(file, transmit_rest(rs, message->msg_iov, message->msg_iovlen, gone, flags), SIZE_MAX, flags);
 }
 
 ssize_t write(int file, const void *at, size_t length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.write(file, at, length) : sent(file, rsend(rs, at, length, 0), length, 0);
+    return BELOW || rs < 0 ? real.write(file, at, length) : sent(file, transmit(rs, at, length, 0), length, 0);
 }
 
 ssize_t writev(int file, const struct iovec *parts, int count)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.writev(file, parts, count)
-                           : sent(file, rwritev(rs, parts, count), SIZE_MAX, 0);
+    if (BELOW || rs < 0)
+        return real.writev(file, parts, count);
+    ssize_t gone = UNTIL(rs, 0, rwritev(rs, parts, count));
+    return sent(file, transmit_rest(rs, parts, count, gone, 0), SIZE_MAX, 0);
 }
 
 ssize_t sendfile(int to, int from, off_t *offset, size_t count)
@@ -560,7 +745,7 @@ ssize_t sendfile(int to, int from, off_t *offset, size_t count)
         ssize_t got = pread(from, part, wanted, at);
         if (got <= 0)
             return done ? (ssize_t)done : got;
-        ssize_t gone = sent(to, rsend(rs, part, got, 0), got, 0);
+        ssize_t gone = sent(to, transmit(rs, part, got, 0), got, 0);
         if (gone < 0)
             return done ? (ssize_t)done : -1;
         if (offset)
@@ -592,10 +777,48 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count)
     return false;
 }
 
-static int poll_all(struct pollfd *files, nfds_t count, int timeout)
+/* As ppoll(2), of rsockets by their own numbers and others. rpoll() looks, and asks for news; the sleep is the system's, in which a
+ * handler finds nothing locked. */
+static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask)
 {
-    struct pollfd *asked = calloc(count ? count : 1, sizeof *asked);
-    if (!asked) {
+    struct pollfd few[64], *asleep = count <= 64 ? few : NULL;
+    int64_t end = timeout < 0 ? INT64_MAX : micros() + (int64_t)timeout * 1000;
+    sigset_t before;
+    int ready;
+    hold(&before);
+    for (;;) {
+        int64_t left = end == INT64_MAX ? INT64_MAX : end - micros();
+        ready = rpoll(files, count, left > 1000);
+        if (ready || left <= 0)
+            break;
+        if (!asleep && !(asleep = calloc(count, sizeof *asleep))) {
+            ready = -1;
+            errno = ENOMEM;
+            break;
+        }
+        for (nfds_t i = 0; i < count; i++) {
+            bool is_rsocket = files[i].fd >= 0 && files[i].fd < FILES && atomic_load(&numbers_of[files[i].fd]);
+            asleep[i] = (struct pollfd){ .fd = files[i].fd, .events = is_rsocket ? POLLIN : files[i].events };
+        }
+        int64_t nap = left < NAP / 1000 ? left * 1000 : NAP;
+        struct timespec time = { 0, nap };
+        if (real.ppoll(asleep, count, &time, mask ? mask : &before) < 0) {
+            ready = -1;
+            break;
+        }
+    }
+    int kept = errno;
+    if (asleep != few)
+        free(asleep);
+    errno = kept;
+    let(&before);
+    return ready;
+}
+
+static int poll_all(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask)
+{
+    struct pollfd few[64], *asked = few;
+    if (count > 64 && !(asked = HELD((struct pollfd *)calloc(count, sizeof *asked)))) {
         errno = ENOMEM;
         return -1;
     }
@@ -603,11 +826,11 @@ static int poll_all(struct pollfd *files, nfds_t count, int timeout)
         int rs = over(files[i].fd);
         asked[i] = (struct pollfd){ .fd = rs >= 0 ? rs : files[i].fd, .events = files[i].events };
     }
-    int ready = rpoll(asked, count, timeout);
+    int ready = rpoll_held(asked, count, timeout, mask), kept = errno;
     for (nfds_t i = 0; i < count && ready >= 0; i++)
         files[i].revents = asked[i].revents;
-    int kept = errno;
-    free(asked);
+    if (asked != few)
+        free(asked);
     errno = kept;
     return ready;
 }
@@ -616,7 +839,7 @@ int poll(struct pollfd *files, nfds_t count, int timeout)
 {
     if (BELOW || !has_rsocket(files, count))
         return real.poll(files, count, timeout);
-    return poll_all(files, count, timeout);
+    return poll_all(files, count, timeout, NULL);
 }
 
 int __poll_chk(struct pollfd *files, nfds_t count, int timeout, size_t room)
@@ -638,25 +861,15 @@ int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time, const
 {
     if (BELOW || !has_rsocket(files, count))
         return real.ppoll(files, count, time, mask);
-    sigset_t before;
-    if (mask)
-        pthread_sigmask(SIG_SETMASK, mask, &before);
-    int ready = poll_all(files, count, milliseconds(time));
-    if (mask)
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return ready;
+    return poll_all(files, count, milliseconds(time), mask);
 }
 
-static int select_all(int count, fd_set *sets[3], int timeout)
+static int select_all(int count, fd_set *sets[3], int timeout, const sigset_t *mask)
 {
     static const short events[3] = { POLLIN, POLLOUT, POLLPRI };
     static const short also[3] = { POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI };
-    struct pollfd *files = calloc(count, sizeof *files);
+    struct pollfd files[FD_SETSIZE];
     int used = 0, ready = 0;
-    if (!files) {
-        errno = ENOMEM;
-        return -1;
-    }
     for (int file = 0; file < count; file++) {
         short wanted = 0;
         for (int i = 0; i < 3; i++)
@@ -664,7 +877,7 @@ static int select_all(int count, fd_set *sets[3], int timeout)
         if (wanted)
             files[used++] = (struct pollfd){ .fd = file, .events = wanted };
     }
-    if (poll_all(files, used, timeout) < 0)
+    if (poll_all(files, used, timeout, mask) < 0)
         ready = -1;
     for (int at = 0; at < used && ready >= 0; at++) {
         if (files[at].revents & POLLNVAL) {
@@ -681,9 +894,6 @@ static int select_all(int count, fd_set *sets[3], int timeout)
                 FD_CLR(files[at].fd, sets[i]);
         }
     }
-    int kept = errno;
-    free(files);
-    errno = kept;
     return ready;
 }
 
@@ -702,7 +912,7 @@ int select(int count, fd_set *reads, fd_set *writes, fd_set *excepts, struct tim
     if (BELOW || !selects_rsocket(count, sets))
         return real.select(count, reads, writes, excepts, time);
     struct timespec wait = time ? (struct timespec){ time->tv_sec, time->tv_usec * 1000 } : (struct timespec){ 0, 0 };
-    return select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time ? &wait : NULL));
+    return select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time ? &wait : NULL), NULL);
 }
 
 int pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const struct timespec *time,
@@ -711,13 +921,7 @@ int pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const str
     fd_set *sets[3] = { reads, writes, excepts };
     if (BELOW || !selects_rsocket(count, sets))
         return real.pselect(count, reads, writes, excepts, time, mask);
-    sigset_t before;
-    if (mask)
-        pthread_sigmask(SIG_SETMASK, mask, &before);
-    int ready = select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time));
-    if (mask)
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return ready;
+    return select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time), mask);
 }
 
 /* ---- epoll */
@@ -732,17 +936,41 @@ static struct watch *watches;
 static _Atomic size_t watched;
 static size_t watch_room;
 
+/* Handlers close files: none runs while this thread has the lock. */
+static void take_watches(sigset_t *before)
+{
+    hold(before);
+    pthread_mutex_lock(&watch_lock);
+}
+
+static void leave_watches(const sigset_t *before)
+{
+    pthread_mutex_unlock(&watch_lock);
+    let(before);
+}
+
+/* In a child. Whatever another thread of the parent's was about, the lock is free; the parent's rsockets are not ours to close. */
+static void on_fork(void)
+{
+    pthread_mutex_init(&watch_lock, NULL);
+    watched = watch_room = 0;
+    watches = NULL;
+    for (int i = 0; i < FILES; i++)
+        atomic_store_explicit(&numbers_of[i], 0, memory_order_relaxed);
+}
+
 static void forget_epoll(int file)
 {
+    sigset_t before;
     if (!atomic_load(&watched))
         return;
-    pthread_mutex_lock(&watch_lock);
+    take_watches(&before);
     for (size_t i = 0; i < watched;)
         if (watches[i].epoll == file || watches[i].file == file)
             watches[i] = watches[--watched];
         else
             i++;
-    pthread_mutex_unlock(&watch_lock);
+    leave_watches(&before);
 }
 
 int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
@@ -750,7 +978,8 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
     if (BELOW || over(file) < 0)
         return real.epoll_ctl(epoll, operation, file, event);
     int error = 0;
-    pthread_mutex_lock(&watch_lock);
+    sigset_t before;
+    take_watches(&before);
     size_t at = 0;
     while (at < watched && (watches[at].epoll != epoll || watches[at].file != file))
         at++;
@@ -782,7 +1011,7 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
             atomic_store(&told[file], 0);
         }
     }
-    pthread_mutex_unlock(&watch_lock);
+    leave_watches(&before);
     errno = error ? error : errno;
     return error ? -1 : 0;
 }
@@ -790,12 +1019,13 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
 static bool watches_rsocket(int epoll)
 {
     bool found = false;
+    sigset_t before;
     if (!atomic_load(&watched))
         return false;
-    pthread_mutex_lock(&watch_lock);
+    take_watches(&before);
     for (size_t i = 0; i < watched && !found; i++)
         found = watches[i].epoll == epoll;
-    pthread_mutex_unlock(&watch_lock);
+    leave_watches(&before);
     return found;
 }
 
@@ -806,11 +1036,12 @@ static int64_t now(void)
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-static int wait_all(int epoll, struct epoll_event *events, int most, int timeout)
+static int wait_all(int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
 {
     int64_t end = timeout < 0 ? INT64_MAX : now() + timeout;
     for (;;) {
-        pthread_mutex_lock(&watch_lock);
+        sigset_t before;
+        take_watches(&before);
         size_t room = watched, used = 0;
         struct watch *own = calloc(room + 1, sizeof *own);
         struct pollfd *files = calloc(room + 1, sizeof *files);
@@ -825,7 +1056,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
             files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
         }
-        pthread_mutex_unlock(&watch_lock);
+        leave_watches(&before);
         if (!own || !files) {
             free(own);
             free(files);
@@ -835,7 +1066,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
         /* Edges that are told again by another thread's call are found by the next look. */
         int64_t left = end == INT64_MAX ? 200 : end - now();
-        int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left), count = 0;
+        int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
         if (ready > 0 && files[used].revents)
             count = real.epoll_wait(epoll, events, most, 0);
         for (size_t i = 0; i < used && ready > 0 && count >= 0 && count < most; i++) {
@@ -846,11 +1077,11 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             if (own[i].event.events & EPOLLET)
                 atomic_fetch_or(&told[own[i].file], found & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
             if (own[i].event.events & EPOLLONESHOT) {
-                pthread_mutex_lock(&watch_lock);
+                take_watches(&before);
                 for (size_t at = 0; at < watched; at++)
                     if (watches[at].epoll == epoll && watches[at].file == own[i].file)
                         watches[at].event.events = EPOLLONESHOT;
-                pthread_mutex_unlock(&watch_lock);
+                leave_watches(&before);
             }
         }
         int kept = errno;
@@ -868,20 +1099,14 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout)
 {
     if (BELOW || most <= 0 || !watches_rsocket(epoll))
         return real.epoll_wait(epoll, events, most, timeout);
-    return wait_all(epoll, events, most, timeout);
+    return wait_all(epoll, events, most, timeout, NULL);
 }
 
 int epoll_pwait(int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
 {
     if (BELOW || most <= 0 || !watches_rsocket(epoll))
         return real.epoll_pwait(epoll, events, most, timeout, mask);
-    sigset_t before;
-    if (mask)
-        pthread_sigmask(SIG_SETMASK, mask, &before);
-    int ready = wait_all(epoll, events, most, timeout);
-    if (mask)
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return ready;
+    return wait_all(epoll, events, most, timeout, mask);
 }
 
 /* ---- names and options */
@@ -889,13 +1114,13 @@ int epoll_pwait(int epoll, struct epoll_event *events, int most, int timeout, co
 int getpeername(int file, struct sockaddr *at, socklen_t *length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.getpeername(file, at, length) : rgetpeername(rs, at, length);
+    return BELOW || rs < 0 ? real.getpeername(file, at, length) : HELD(rgetpeername(rs, at, length));
 }
 
 int getsockname(int file, struct sockaddr *at, socklen_t *length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.getsockname(file, at, length) : rgetsockname(rs, at, length);
+    return BELOW || rs < 0 ? real.getsockname(file, at, length) : HELD(rgetsockname(rs, at, length));
 }
 
 int getsockopt(int file, int level, int option, void *value, socklen_t *length)
@@ -908,7 +1133,7 @@ int getsockopt(int file, int level, int option, void *value, socklen_t *length)
         *length = *length < 8 ? *length : 8;
         return 0;
     }
-    int answer = rgetsockopt(rs, level, option, value, length);
+    int answer = HELD(rgetsockopt(rs, level, option, value, length));
     if (answer && errno == ENOTSUP)
         errno = ENOPROTOOPT;
     return answer;
@@ -919,7 +1144,7 @@ int setsockopt(int file, int level, int option, const void *value, socklen_t len
     int rs = over(file);
     if (BELOW || rs < 0)
         return real.setsockopt(file, level, option, value, length);
-    int kept = errno, answer = rsetsockopt(rs, level, option, value, length);
+    int kept = errno, answer = HELD(rsetsockopt(rs, level, option, value, length));
     if (!answer || errno != ENOTSUP)
         return answer;
     /* Calls would wait longer than the program can bear. */

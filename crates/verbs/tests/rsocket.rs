@@ -170,6 +170,18 @@ while served < 3:
             served += 1
 "#;
 
+/// Takes connections, and says nothing.
+const HOLD: &str = r#"
+import socket
+listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+print(listener.getsockname()[1], flush=True)
+held = []
+while True:
+    held.append(listener.accept()[0])
+    if len(held) > 300:
+        held.pop(1).close()
+"#;
+
 const CLIENT: &str = r#"
 import os, socket, subprocess, sys, threading
 for round in range(3):
@@ -207,6 +219,21 @@ fn socket_programs_run_over_rsockets() {
         assert_eq!(told_by(&mut preloaded(CLIENT, &[port, "rsocket"])), "done\n", "{way}");
         assert!(server.0.wait().expect("it is ours").success(), "{way}");
     }
+}
+
+/// What POSIX lists as async-signal-safe, by a handler that has interrupted the same calls on rsockets.
+#[test]
+fn handlers_may_make_the_calls_that_they_have_interrupted() {
+    let program = FOLDER.join("handlers");
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", "-o"]).arg(&program);
+    compiler.arg(home().join("../cli/tests/up/handlers.c"));
+    told_by(compiler.args(["-lpthread", "-ldl", "-lrt"]));
+    let (_server, port, _said) = talking(preloaded(HOLD, &[]));
+    let mut handlers = self::program("env", &[]);
+    handlers.arg(format!("LD_PRELOAD={}", FOLDER.join("librspreload.so").display()));
+    handlers.arg(program).args(["timer", "127.0.0.1", &port, "127.0.0.1"]);
+    assert_eq!(told_by(&mut handlers), "done\n");
 }
 
 #[test]
