@@ -1,4 +1,4 @@
-//! `kiban lab serve` and callers who mean it no good: they lock nobody out, fill no log, and aim nothing at others.
+//! `kiban lab serve` and hostile callers: they lock nobody out, fill no log, and aim nothing at others.
 //!
 //! Addresses   all of 127.0.0.0/8 is this host's, so that callers and victims have addresses of their own.
 

@@ -7,18 +7,19 @@
  *           options and ends are ours.
  * Whose     the board's: all addresses to which it has a route, and its own. Others, 127.0.0.0/8 and ::1 stay the system's. Who
  *           listens on an unspecified address listens on the board alone.
- * Waits     connect() of a socket that does not block says EINPROGRESS; the socket can be written to when the stream is open. A board
- *           that has not answered after PROMPT_MS is waited for by a process of its own (later()), not by the program; so is one that
- *           has not answered when a handler or SO_SNDTIMEO ends a connect() that blocks.
- * Handlers  what POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) stays so: nothing here locks or allocates. What is known of a number
- *           is a record that never changes, behind one atomic word; a word that has changed meanwhile is read again. So a fork may
- *           happen at any moment, too. errno is as it was after a call that succeeds.
+ * Waits     connect() of a non-blocking socket returns EINPROGRESS; the socket is writable when the stream is open.
+ *           If the board has not answered after PROMPT_MS, a process of its own waits for the answer, not the
+ *           program (connect_in_its_place()). The same happens when a handler or SO_SNDTIMEO ends a blocking one.
+ * Handlers  what POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) stays so: nothing here locks or allocates. What
+ *           is known of a number is an immutable record behind one atomic word; readers copy it and check the word
+ *           again. For the same reason a fork may happen at any moment. errno is kept by calls that succeed.
  * Ends      a stream that is reset reads as ECONNRESET: the board has hung up, though this side had not finished. If it had, the board
  *           is asked.
  * Ports     bind() to port 0 is for listen() or connect() to fill in; who asks before that (getsockname) makes the board listen, so
  *           that the port is the socket's from then on.
  * Left out  a number that epoll knew, or that was copied (dup), before it connected: those go on with the system's socket; UDP; urgent data; SO_LINGER; names after exec;
- *           what bind() has to say is said by listen(); the local name of a stream for which the board has not answered yet. */
+ *           what bind() has to say is said by listen();
+ *           the local name of a stream for which the board has not answered yet. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -67,7 +68,7 @@ union name {
 };
 struct known {
     uint64_t device, inode;
-    /* The promise of a board that has not answered (later()), or 0. */
+    /* The promise of a board that has not answered (connect_in_its_place()), or 0. */
     uint64_t ticket;
     union name name[2];
     int domain, was_bound;
@@ -84,8 +85,8 @@ static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
 /* The first free record plus one, below a count of what was taken; and the first that was never taken. */
 static _Atomic uint64_t free_list;
 static _Atomic uint32_t fresh;
-/* By number: a record plus one, flags, and the generation of the record. Nobody waits for anybody: a reader copies the record and looks
- * whether the word is still the same. */
+/* By number: a record plus one, flags, and the generation of the record. Readers copy the record and check that the
+ * word is still the same: no thread waits for another. */
 static _Atomic uint64_t slots[FILES];
 #define INDEX 0xffffffull
 #define STATE (7ull << 24)
@@ -110,7 +111,7 @@ struct found {
     struct known known;
 };
 
-/* How long a connect() that does not block waits for a board's answer, which takes less than a tenth of that. */
+/* How long a non-blocking connect() waits for the board's answer, which usually takes less than a tenth of that. */
 #define PROMPT_MS 10
 /* What a board that did not answer at once has said later: written once, by the process that waits for it. */
 struct promise {
@@ -230,7 +231,8 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
     return found->known.inode == is->st_ino && found->known.device == is->st_dev;
 }
 
-/* Whether anything is known of a number. One whose file is another now is forgotten; one that was copied is found by its file. */
+/* Whether anything is known of a number. A number that names another file now is unknown; a copy is found by its
+ * file. */
 static bool find(int fd, struct found *found) {
     int kept = errno;
     struct stat is;
@@ -398,7 +400,7 @@ static int nobody(void) {
     return ENETDOWN;
 }
 
-/* Asks the board on a socket that is not connected yet: 0, EAGAIN when nobody takes callers at the moment, or another error's number. */
+/* Connects a new socket to the board and asks: 0, EAGAIN when the board's backlog is full, or another error's number. */
 static int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, door);
@@ -526,7 +528,7 @@ static void carry(int program, int far) {
         for (int i = 0; i < 2; i++) {
             bool is_empty = from[i] == to[i];
             short events = (is_empty && !has_ended[i] ? POLLIN : 0) | (from[!i] != to[!i] ? POLLOUT : 0);
-            /* Whoever is asked for nothing is not looked at: it may have hung up, and would say so for ever. */
+            /* A file without events is left out: once it has hung up, poll() would return at once for ever. */
             bool is_asked = events || (i == 0 && is_empty && has_ended[0]);
             polled[i] = (struct pollfd){is_asked ? file[i] : -1, events, 0};
         }
@@ -548,7 +550,7 @@ static void carry(int program, int far) {
                 from[i] += count > 0 ? count : 0;
             }
             if (has_ended[i] && from[i] == to[i] && !is_told[i]) {
-                /* A board that hangs up, though the program has not finished, means a reset: it is passed on as it is. */
+                /* The board has hung up before the program has finished: a reset, which is passed on as one. */
                 if (i == 1 && !is_told[0] && (ready_for(far, POLLIN) & POLLHUP))
                     return;
                 shutdown(file[!i], SHUT_WR);
@@ -579,7 +581,7 @@ struct later {
     struct entry entry;
     uint64_t ticket;
     size_t filled;
-    /* The program's socket, by the number that it had; where the board answers; the other end of what the program has now. */
+    /* The program's first socket; where the board answers; the other end of the socket that the program has now. */
     int own, asker, end;
     bool has_asked;
 };
@@ -675,10 +677,10 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
     _exit(0);
 }
 
-/* The board has not answered, and the program is not to wait: a process waits in its place and carries the bytes, since the file of the
- * number has to be there now, before the board's is. The number has one that cannot be written to until the stream is open. 0, or an
- * error's number. A process, since a handler may ask for this, in which no thread can be made; it takes no signals, and ends with the
- * stream. */
+/* Lets a process wait for the board's answer in the program's place: 0, or an error's number. The number needs its
+ * final file now, for epoll, before the board has sent one: it gets one end of a pair, which cannot be written to
+ * until the stream is open, and the process carries the bytes. It is a process because handlers may connect, and cannot
+ * make threads. It takes no signals, and ends with the stream. */
 static int connect_in_its_place(int fd, struct later *later) {
     int ends[2], status = 0;
     sigset_t all, before;
@@ -693,8 +695,8 @@ static int connect_in_its_place(int fd, struct later *later) {
     atomic_store(&promises[later->ticket % PROMISES].state, later->ticket << 8 | PENDING);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* Not fork(): what others do before and after it is not for handlers. Who makes children finds none that it did not make: this one
-     * ends at once (__WCLONE: it says so by no signal), and the one that it makes is nobody's. */
+    /* Not fork(): what pthread_atfork() has registered is not for handlers. The program's wait() does not see the child:
+     * it has no exit signal (__WCLONE), and is reaped here; its own child belongs to init. */
     long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (child == 0) {
         long waits = syscall(SYS_clone, 0, 0, 0, 0, 0);
@@ -910,7 +912,7 @@ static int listen_there(int fd, struct found *found, enum state state) {
     return note(fd, *known, state);
 }
 
-/* The board is asked, and has answered, or is waited for by another: 0, EAGAIN or EINTR; or another error's number. */
+/* Asks the board for a stream: 0 with its answer; EAGAIN or EINTR without one yet; or another error's number. */
 static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *told, int *file, int *asker,
                            bool *has_asked) {
     *has_asked = false;

@@ -10,10 +10,10 @@
  * dup       counts: the rsocket ends with its last number. A copy made before the socket listened or connected stays TCP.
  * fork      a child has the numbers, but its parent's rsockets are not its own: calls say EBADF. What it makes itself works.
  * epoll     rsockets among its files are asked by rpoll; edges are made of levels: one is told again when a call was in vain.
- * Handlers  rsockets take locks: no signal is delivered to a thread within one of their calls (two system calls each), but while it
- *           sleeps, when nothing is locked. So a handler may make the calls that POSIX lists (2.4.3) on rsockets, too, but for one
- *           thing: they allocate, so not one that may have interrupted malloc(). Calls on other numbers neither lock nor allocate.
- *           Closing and shutting down an rsocket keep signals off for as long as it lingers, 10 s at most.
+ * Handlers  rsockets take locks: no signal is delivered to a thread within one of their calls (two system calls each),
+ *           only while it sleeps, when nothing is locked. So a handler may make the calls that POSIX lists (2.4.3) on
+ *           rsockets, unless it may have interrupted malloc(): they allocate. Calls on other numbers neither lock nor
+ *           allocate. close() and shutdown() of an rsocket hold signals back while it lingers, 10 s at most.
  * Ours      the libraries below call the same functions: calls from within them go to the system.
  * Left out  stdio on sockets (libc does not call read() by its name there), io_uring, descriptors passed to others. */
 #define _GNU_SOURCE
@@ -209,12 +209,13 @@ static int64_t micros(void)
     return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-/* How long a call that waits looks again before it sleeps, us; and its longest sleep, ns: another thread may take the wake. */
+/* How long a call that waits looks again before it sleeps, us; and its longest sleep, ns, since another thread may
+ * take the wake. */
 #define LOOKS 60
 #define NAP 100000000
 
-/* After a call in vain: whether it is to be made again, or what errno says. The rsocket's file is readable when something may have
- * happened since. */
+/* Waits after a call in vain, and says whether to make it again; if not, errno says why. The rsocket's file is readable
+ * when something may have happened since that call. */
 static bool sleeps(int rs, int flags, int64_t *begun, const sigset_t *before)
 {
     if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&waits[rs]))
@@ -777,8 +778,8 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count)
     return false;
 }
 
-/* As ppoll(2), of rsockets by their own numbers and others. rpoll() looks, and asks for news; the sleep is the system's, in which a
- * handler finds nothing locked. */
+/* As ppoll(2), of rsockets by their own numbers and of others. rpoll() looks and arms; the sleep is the system's, where
+ * a handler finds nothing locked. */
 static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask)
 {
     struct pollfd few[64], *asleep = count <= 64 ? few : NULL;
@@ -949,7 +950,7 @@ static void leave_watches(const sigset_t *before)
     let(before);
 }
 
-/* In a child. Whatever another thread of the parent's was about, the lock is free; the parent's rsockets are not ours to close. */
+/* In a child: the lock is free, whatever another thread of the parent was doing; the parent's rsockets are not ours. */
 static void on_fork(void)
 {
     pthread_mutex_init(&watch_lock, NULL);

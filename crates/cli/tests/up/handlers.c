@@ -1,8 +1,8 @@
-/* Calls that POSIX lists as async-signal-safe (POSIX.1-2017 2.4.3), made by a handler that has interrupted the same calls.
+/* Calls that POSIX lists as async-signal-safe (POSIX.1-2017 2.4.3), by a handler that has interrupted the same calls.
  *
  *     handlers steps|timer|forks ADDRESS PORT OWN
  *
- * steps     the functions that a preloaded library calls itself are this program's, and each raises a signal before it returns: the
+ * steps     this program stands before functions that a preloaded library calls itself, and raises a signal in each: the
  *           handler runs at every step of every call, whatever the library holds there.
  * timer     a timer's signal, and threads that make the same calls.
  * forks     children of a process whose threads make the calls make them as well.

@@ -1,7 +1,8 @@
 //! Log lines of refusals, rationed: whoever is refused a thousand times a second fills no disk.
 //!
-//! Window      the first refusal opens a window of [`WINDOW`]. Within it each network has one line for each cause, and there are
-//!             [`LINES_MAX`] lines in all. At its end a line each says how many more there were, and one line how many others.
+//! Window      the first refusal opens a window of [`WINDOW`]. Within it each network has one line for each cause, and
+//!             there are [`LINES_MAX`] lines in all. At its end a line each says how many more there were, and one line
+//!             how many others.
 //! Limits      so at most 2 × [`LINES_MAX`] + 1 lines in [`WINDOW`], whoever calls.
 
 use super::server::{Event, Refusal};

@@ -2,11 +2,12 @@
 //!
 //! Goal      nothing but measurements, for nobody but who knows the token, within bounds.
 //! Threads   one a session, and sessions have a bound.
-//! Strangers whoever has not shown the token has no thread, but a place in a table of its own (`unproven.rs`), a short time and a short
-//!           line: they take no session's place, and none from a caller at another address.
+//! Strangers connections that have not shown the token have no thread, but a place in a table of their own
+//!           (`unproven.rs`), a short time and a short line. They never take the place of a session.
 //! Trial     a port of the system's choice, or one of a range, open for one connection from the session's address that says the nonce; what it
 //!           brings is read and thrown away.
-//! Aim       payload goes to nobody but who has called from the session's address and said the nonce: a client names no address and no port.
+//! Aim       payload goes only to a connection from the session's address that has said the nonce: a client names no
+//!           address and no port.
 //! Log       lines of refusals are rationed (`ration.rs`).
 //! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes in a second (over this, the server stops
 //!           reading for a while, and says so with the outcome).

@@ -1,10 +1,13 @@
 //! Connections that have not shown yet who they are.
 //!
 //! Purpose     an honest caller is heard while others fill the server with connections that say nothing.
-//! Bounds      [`Bounds`]: in all, from one network, and a time. A network is an IPv4 address, or an IPv6 /64: that is what one host has.
-//! Displaced   a new connection always gets a place. It takes that of the oldest of its own network if that has its share, else that of
-//!             the oldest of the network that has most. An honest caller speaks within a round trip, so it is not the oldest for long.
-//! First words [`Handshakes`] reads a line, or so many octets, of each connection without waiting for any of them, and no octet more.
+//! Bounds      [`Bounds`]: in all, from one network, and a time. A network is an IPv4 address, or an IPv6 /64, since
+//!             one host has as much.
+//! Displaced   a new connection always gets a place. It takes that of the oldest of its own network if that has its
+//!             share, else that of the oldest of the network that has most. An honest caller speaks within a round
+//!             trip, so it does not become the oldest.
+//! First words [`Handshakes`] reads a line, or so many octets, of each connection without waiting for any of them,
+//!             and no octet more.
 //! Limits      callers from more than `connections_max` networks at once displace each other.
 
 use ipnet::IpNet;
@@ -137,7 +140,7 @@ impl Handshakes {
         Handshakes { table: Unproven::new(bounds), length }
     }
 
-    /// Waits for `timeout` at most, accepts whoever calls from an address that `admits` lets in, and reads what there is to read.
+    /// Waits for `timeout` at most, accepts callers from addresses that `admits` lets in, and reads what has come.
     ///
     /// # Errors
     /// The system's, of waiting.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Direction data go from client to server alone; the server sends nothing but these lines, to whom it knows by the token.
-//! Aim       a client sends no payload to a port of UDP before its server has said the cookie that the client sent there: whoever has
-//!           the port is who has asked for it. Until then [`COOKIE_TRIES_MAX`] datagrams of some octets are all that goes there.
+//! Aim       a client sends payload to a port of UDP only after the server has returned the cookie that the client sent
+//!           to that port, so the port is the server's. Until then at most [`COOKIE_TRIES_MAX`] short datagrams go there.
 //! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`] connections, and a line of the server at
 //!           most [`TOLD_BYTES_MAX`].
 
