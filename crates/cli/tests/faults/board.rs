@@ -1,0 +1,231 @@
+//! A board that lends its TCP, and programs on it: faults in the board, in `kiban connect`, in `kiban run`.
+
+use crate::place::{Ended, Place, Running, compile, noise, until};
+use crate::soak::{Seen, Soak, can_trace};
+use kiban_fault::Plan;
+use serde_json::Value;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+const BYTES: usize = 100_000;
+
+/// The folder of `libkiban_sockets.so` and of the program that knows nothing of kiban.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-sockets");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let library = folder.join("libkiban_sockets.so");
+    compile("../service/preload/sockets.c", &library, &["-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl"]);
+    compile("tests/faults/echo.c", &folder.join("echo"), &[]);
+    folder
+});
+
+/// Two ports of UDP that nobody uses.
+fn ports() -> [u16; 2] {
+    let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
+    sockets.map(|socket| socket.local_addr().expect("it is bound").port())
+}
+
+struct Board {
+    running: Running,
+    notify: UnixDatagram,
+}
+
+impl Board {
+    /// Starts a board at 10.9.0.`number`, with a wire to one at the other port.
+    fn start(place: &Place, name: &str, number: u8, ports: [u16; 2], plan: Plan, at_once: bool) -> Board {
+        let config = format!(
+            "name = \"{name}\"\ndrain = \"1s\"\n[memory]\ntransmit = \"8MiB\"\nreceive = \"8MiB\"\npdus = 4096\n\
+             [[port]]\nname = \"wire\"\nlink = \"udp-packets:127.0.0.1:{}-127.0.0.1:{}\"\n\
+             address = \"10.9.0.{number}/24\"\n[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.{number}:7\"\n\
+             [[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n",
+            ports[0], ports[1]
+        );
+        let file = place.write(&format!("{name}.toml"), config);
+        let path = place.0.join(format!("{name}.notify"));
+        let _ = std::fs::remove_file(&path);
+        let notify = UnixDatagram::bind(&path).expect("a socket");
+        notify.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
+        let mut command = place.kiban(&["up", &file.display().to_string()]);
+        command.env("NOTIFY_SOCKET", &path);
+        Board { running: Running::start(command, plan, at_once, &[]), notify }
+    }
+
+    /// Waits until it is ready: false when it ended before.
+    fn is_ready(&mut self) -> bool {
+        let mut bytes = [0; 64];
+        until(|| {
+            let heard = self.notify.recv(&mut bytes).is_ok_and(|count| &bytes[..count] == b"READY=1");
+            heard || self.running.has_ended()
+        });
+        !self.running.has_ended()
+    }
+
+    /// Whether it is as it was with nobody there: sessions, memory, descriptors.
+    fn comes_to_rest(&self, place: &Place, name: &str, before: (&Value, usize)) -> Result<(), String> {
+        let mut last = String::new();
+        let is_clean = until(|| {
+            let Some(status) = status(place, name) else { return false };
+            let descriptors = self.running.descriptors();
+            let is_clean = rests(&status) == rests(before.0) && descriptors <= before.1;
+            last = format!("{} and {descriptors} descriptors\n  {}\n  {}", rests(&status), self.running.listed(), self.running.err());
+            is_clean
+        });
+        match is_clean {
+            true => Ok(()),
+            false => Err(format!("a leak: {} and {} descriptors became {last}", rests(before.0), before.1)),
+        }
+    }
+}
+
+fn status(place: &Place, name: &str) -> Option<Value> {
+    let output = place.kiban(&["status", name, "--json"]).output().expect("it was built");
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// What is the same whenever nobody is there.
+fn rests(status: &Value) -> String {
+    let services = status["services"].as_array().into_iter().flatten();
+    let sessions: Vec<_> = services.map(|service| service["sessions"].as_u64()).collect();
+    let memory = &status["memory"];
+    format!("sessions {sessions:?}, transmit {}, PDUs {}", memory["transmit_bytes"]["used"], memory["pdus"]["used"])
+}
+
+fn connect(place: &Place, board: &str) -> Command {
+    place.kiban(&["connect", "10.9.0.2:7", "--board", board])
+}
+
+fn preloaded(place: &Place) -> Command {
+    let program = LIBRARY.join("echo");
+    let mut command = place.kiban(&["run", "--board", "lab", "--"]);
+    command.arg(program).args(["10.9.0.2", "7", &BYTES.to_string()]).env("KIBAN_VERBS_LIB", &*LIBRARY);
+    command
+}
+
+/// Whoever ends well has all; whoever does not has the beginning.
+fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
+    ended.judge(who)?;
+    if !sent.starts_with(&ended.out) || (ended.is_well() && ended.out != sent) {
+        return Err(format!("{who} has {} of {} bytes, {:?}: {}", ended.out.len(), sent.len(), ended.end, ended.err));
+    }
+    Ok(())
+}
+
+fn served(ended: &Ended, who: &str) -> Result<(), String> {
+    match ended.is_well() {
+        true => Ok(()),
+        false => Err(format!("{who} is not served: {:?}: {}", ended.end, ended.err)),
+    }
+}
+
+/// An honest client of each kind.
+fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
+    let ended = Running::honest(connect(place, "lab"), sent).ended();
+    served(&ended, "an attached client")?;
+    echoed(&ended, sent, "an attached client")?;
+    served(&Running::honest(preloaded(place), &[]).ended(), "a preloaded client")
+}
+
+fn remember(running: &Running, seen: &mut Seen) {
+    seen.calls = running.traced.calls();
+    seen.harms = running.traced.harms();
+    seen.notes = running.traced.notes();
+}
+
+/// A board under a plan, from its start or when it is ready.
+fn board_under(plan: Plan, at_once: bool, far: &Place, ports: [u16; 2], seen: &mut Seen) -> Result<(), String> {
+    let place = Place::new("board");
+    let sent = noise(BYTES);
+    let mut board = Board::start(&place, "lab", 2, ports, plan, at_once);
+    let mut outcome = || -> Result<(), String> {
+        if !board.is_ready() {
+            return Ok(());
+        }
+        let before = match at_once {
+            false => status(&place, "lab").map(|status| (status, board.running.descriptors())),
+            true => None,
+        };
+        board.running.traced.arm();
+        let ended = Running::honest(connect(&place, "lab"), &sent).ended();
+        echoed(&ended, &sent, "an attached client")?;
+        Running::honest(preloaded(&place), &[]).ended().judge("a preloaded client")?;
+        let ended = Running::honest(connect(far, "far"), &sent).ended();
+        echoed(&ended, &sent, "a client of the other board")?;
+        board.running.traced.disarm();
+        if board.running.has_ended() {
+            return Ok(());
+        }
+        serves(&place, &sent)?;
+        served(&Running::honest(connect(far, "far"), &sent).ended(), "a client of the other board")?;
+        if let Some((status, descriptors)) = &before {
+            board.comes_to_rest(&place, "lab", (status, *descriptors))?;
+        }
+        board.running.signal("-TERM");
+        Ok(())
+    };
+    let outcome = outcome();
+    remember(&board.running, seen);
+    outcome.map_err(|why: String| format!("{why}\n  board: {}", board.running.err()))?;
+    let ended = board.running.ended();
+    remember(&board.running, seen);
+    ended.judge("the board")
+}
+
+fn boards(name: &'static str, place: u64, at_once: bool) {
+    if !can_trace() {
+        return;
+    }
+    let [here, there] = ports();
+    let other = Place::new("far");
+    let mut far = Board::start(&other, "far", 3, [there, here], Plan::Watch, false);
+    assert!(far.is_ready(), "{}", far.running.err());
+    Soak::new(name, place).run(|plan, _, seen| board_under(plan, at_once, &other, [here, there], seen));
+}
+
+#[test]
+fn a_board_whose_calls_fail_while_it_runs_serves_whoever_comes_next() {
+    boards("board", 0, false);
+}
+
+#[test]
+fn a_board_whose_calls_fail_while_it_starts_runs_or_says_why_not() {
+    boards("start", 1, true);
+}
+
+fn clients(name: &'static str, number: u64, command: impl Fn(&Place) -> Command, input: &[u8]) {
+    if !can_trace() {
+        return;
+    }
+    let (place, sent) = (Place::new("client"), noise(BYTES));
+    let mut board = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
+    assert!(board.is_ready(), "{}", board.running.err());
+    serves(&place, &sent).expect("no fault was injected");
+    let before = (status(&place, "lab").expect("it runs"), board.running.descriptors());
+    Soak::new(name, number).run(|plan, seed, seen| {
+        let mut client = Running::start(command(&place), plan, true, input);
+        let ended = client.ended();
+        remember(&client, seen);
+        if input.is_empty() { ended.judge("the client")? } else { echoed(&ended, input, "the client")? }
+        if plan == Plan::Watch {
+            served(&ended, "the client")?;
+        }
+        if board.running.has_ended() {
+            return Err(format!("the board has ended: {}", board.running.err()));
+        }
+        board.comes_to_rest(&place, "lab", (&before.0, before.1))?;
+        // Not after each: that they come to rest says nearly as much.
+        if seed.is_multiple_of(7) { serves(&place, &sent) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn an_attached_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() {
+    clients("attached", 2, |place| connect(place, "lab"), &noise(BYTES));
+}
+
+#[test]
+fn a_preloaded_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() {
+    clients("preloaded", 3, preloaded, &[]);
+}

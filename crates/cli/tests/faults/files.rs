@@ -1,0 +1,202 @@
+//! A filestore: faults in the server of files, and in whoever puts and gets.
+
+use crate::place::{Place, Running, noise, until};
+use crate::soak::{Seen, Soak, can_trace};
+use kiban_fault::Plan;
+use std::path::Path;
+use std::process::Command;
+
+/// The password is "secret", at the least cost that Argon2 has.
+const USERS: &str = "[users.eve]\nrights = \"all\"\npassword = \
+    \"$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdC1zYWx0IQ$bjzvKg0iHeKobd3+JhSiAulUcXRgnx05rzSFpkZNhgU\"\n";
+const SIZES: [usize; 3] = [10, 30_000, 400_000];
+
+struct Server {
+    running: Running,
+    port: u16,
+}
+
+impl Server {
+    fn start(place: &Place, plan: Plan, at_once: bool) -> Server {
+        let command = place.kiban(&[
+            "ftam", "serve", "--json", "--listen", "127.0.0.1:0", "--root", "root", "--users", "users.toml",
+        ]);
+        Server { running: Running::start(command, plan, at_once, &[]), port: 0 }
+    }
+
+    /// Waits until it serves: false when it ended before.
+    fn is_ready(&mut self) -> bool {
+        until(|| {
+            let said = self.running.err();
+            let address = said.lines().find_map(|line| {
+                let line: serde_json::Value = serde_json::from_str(line).ok()?;
+                Some(line["fields"]["address"].as_str()?.rsplit(':').next()?.parse().ok()?)
+            });
+            self.port = address.unwrap_or(0);
+            self.port != 0 || self.running.has_ended()
+        });
+        !self.running.has_ended()
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("ftam://eve@127.0.0.1:{}/{name}", self.port)
+    }
+}
+
+fn place() -> Place {
+    let place = Place::new("files");
+    std::fs::create_dir(place.0.join("root")).expect("a folder");
+    place.write("users.toml", USERS);
+    use std::os::unix::fs::PermissionsExt;
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(place.0.join("users.toml"), private).expect("it is ours");
+    for size in SIZES {
+        place.write(&format!("{size}"), noise(size));
+    }
+    place
+}
+
+fn put(place: &Place, size: usize, to: &str) -> Command {
+    place.kiban(&["ftam", "put", "-q", &size.to_string(), to])
+}
+
+fn get(place: &Place, from: &str) -> Command {
+    let _ = std::fs::remove_file(place.0.join("got"));
+    place.kiban(&["ftam", "get", "-q", "--force", from, "got"])
+}
+
+fn is_whole(path: &Path, size: usize, what: &str) -> Result<(), String> {
+    match std::fs::read(path) {
+        Ok(bytes) if bytes == noise(size) => Ok(()),
+        Ok(bytes) => Err(format!("{what}: {} bytes, which are not the {size} that were put", bytes.len())),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
+
+fn remember(running: &Running, seen: &mut Seen) {
+    seen.calls = running.traced.calls();
+    seen.harms = running.traced.harms();
+    seen.notes = running.traced.notes();
+}
+
+/// A server under a plan: what it confirms is on the disk, at once and after it was killed.
+fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
+    let place = place();
+    let root = place.0.join("root");
+    let mut server = Server::start(&place, plan, at_once);
+    let mut confirmed = Vec::new();
+    let mut outcome = || -> Result<(), String> {
+        if !server.is_ready() {
+            return Ok(());
+        }
+        server.running.traced.arm();
+        for (number, size) in SIZES.into_iter().enumerate() {
+            let name = format!("file{number}");
+            let ended = Running::honest(put(&place, size, &server.file(&name)), &[]).ended();
+            ended.judge("put")?;
+            if ended.is_well() {
+                is_whole(&root.join(&name), size, "a file that was confirmed")?;
+                confirmed.push((name, size));
+            } else if root.join(&name).exists() {
+                // Not confirmed: all of it or nothing.
+                is_whole(&root.join(&name), size, "a file that was not confirmed")?;
+            }
+        }
+        for (name, size) in &confirmed {
+            let ended = Running::honest(get(&place, &server.file(name)), &[]).ended();
+            ended.judge("get")?;
+            if ended.is_well() {
+                is_whole(&place.0.join("got"), *size, "a file that was got")?;
+            }
+        }
+        server.running.traced.disarm();
+        if server.running.has_ended() {
+            return Ok(());
+        }
+        // Somebody honest.
+        let ended = Running::honest(put(&place, SIZES[1], &server.file("last")), &[]).ended();
+        if !ended.is_well() {
+            return Err(format!("the next client is not served: {:?} {}", ended.end, ended.err));
+        }
+        confirmed.push(("last".into(), SIZES[1]));
+        Ok(())
+    };
+    let outcome = outcome();
+    remember(&server.running, seen);
+    outcome.map_err(|why: String| format!("{why}\n  server: {}", server.running.err()))?;
+    // As when the power goes, but for what the system has not written.
+    server.running.signal(if seen.calls.is_multiple_of(2) { "-KILL" } else { "-TERM" });
+    let ended = server.running.ended();
+    ended.judge("the server")?;
+    let mut again = Server::start(&place, Plan::Watch, false);
+    if !again.is_ready() {
+        return Err(format!("the server does not begin again: {}", again.running.err()));
+    }
+    for (name, size) in &confirmed {
+        is_whole(&root.join(name), *size, "a file that was confirmed, after the server's end")?;
+        let ended = Running::honest(get(&place, &again.file(name)), &[]).ended();
+        if !ended.is_well() {
+            return Err(format!("{name} is not served again: {:?} {}", ended.end, ended.err));
+        }
+        is_whole(&place.0.join("got"), *size, "a file that was got later")?;
+    }
+    let left = std::fs::read_dir(root.join(".kiban-ftam/new")).map_or(0, Iterator::count);
+    if left > 0 { Err(format!("{left} files were left behind")) } else { Ok(()) }
+}
+
+#[test]
+fn what_a_filestore_confirms_is_whole_whichever_call_of_it_fails() {
+    if can_trace() {
+        Soak::new("ftam", 4).run(|plan, seed, seen| server_under(plan, seed.is_multiple_of(3), seen));
+    }
+}
+
+#[test]
+fn a_client_of_a_filestore_that_fails_or_dies_at_any_call_harms_neither_side() {
+    if !can_trace() {
+        return;
+    }
+    let place = place();
+    let mut server = Server::start(&place, Plan::Watch, false);
+    assert!(server.is_ready(), "{}", server.running.err());
+    let kept = place.0.join("root/kept");
+    for _ in 0..2 {
+        let ended = Running::honest(put(&place, SIZES[2], &server.file("kept")), &[]).ended();
+        assert!(ended.is_well(), "{}", ended.err);
+    }
+    // Threads of its own begin with the first clients.
+    let before = server.running.descriptors();
+    Soak::new("ftam client", 5).run(|plan, seed, seen| {
+        let gets = seed.is_multiple_of(2);
+        let command = match gets {
+            true => get(&place, &server.file("kept")),
+            false => put(&place, SIZES[1], &server.file("new")),
+        };
+        let mut client = Running::start(command, plan, true, &[]);
+        let ended = client.ended();
+        remember(&client, seen);
+        ended.judge("the client")?;
+        let got = place.0.join("got");
+        match (gets, ended.is_well()) {
+            (true, true) => is_whole(&got, SIZES[2], "a file that was got")?,
+            (true, false) if got.exists() => is_whole(&got, SIZES[2], "a file in place that was not got")?,
+            (true, false) => {}
+            (false, true) => is_whole(&place.0.join("root/new"), SIZES[1], "a file that was confirmed")?,
+            (false, false) => {}
+        }
+        is_whole(&kept, SIZES[2], "a file of before")?;
+        if server.running.has_ended() {
+            return Err(format!("the server has ended: {}", server.running.err()));
+        }
+        if !until(|| server.running.descriptors() <= before) {
+            let now = server.running.listed();
+            return Err(format!("descriptors leak: {before} became more: {now}"));
+        }
+        let left = || std::fs::read_dir(place.0.join("root/.kiban-ftam/new")).map_or(0, Iterator::count);
+        if !until(|| left() == 0) {
+            return Err(format!("{} files are left behind", left()));
+        }
+        let _ = std::fs::remove_file(place.0.join("root/new"));
+        Ok(())
+    });
+}

@@ -1,0 +1,221 @@
+//! A program under a plan, what it said, and whether that is how a program may end.
+
+use kiban_fault::{End, Plan, Traced};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
+/// Longer than anything here takes on a machine that is busy with other things: what takes longer hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A folder that goes when the test does.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("kiban-faults-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        Place(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).expect("there is room for files of a while");
+        path
+    }
+
+    pub(crate) fn kiban(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(KIBAN);
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).current_dir(&self.0);
+        command.env_remove("KIBAN_LOG").env_remove("RUST_BACKTRACE").env("KIBAN_FTAM_PASSWORD", "secret");
+        command
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Nobody reads what is left.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Bytes that differ from each other.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+/// A program that runs.
+pub(crate) struct Running {
+    pub(crate) traced: Traced,
+    out: Bytes,
+    err: Bytes,
+    readers: Vec<JoinHandle<()>>,
+}
+
+/// How a program ended, and what it said.
+pub(crate) struct Ended {
+    pub(crate) end: Option<End>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Running {
+    /// Starts a program whose plan begins at once, or when it is armed; `input` is what it reads.
+    pub(crate) fn start(mut command: Command, plan: Plan, at_once: bool, input: &[u8]) -> Running {
+        command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut traced = Traced::spawn(command, plan).expect("a program can be traced: that was tried");
+        if at_once {
+            traced.arm();
+        }
+        let (out, err) = (Bytes::default(), Bytes::default());
+        let mut readers = Vec::new();
+        if let Some(stdout) = traced.stdout.take() {
+            readers.push(keep(stdout, out.clone()));
+        }
+        if let Some(stderr) = traced.stderr.take() {
+            readers.push(keep(stderr, err.clone()));
+        }
+        if let Some(mut stdin) = traced.stdin.take() {
+            let input = input.to_vec();
+            // It may end before it has read all.
+            readers.push(std::thread::spawn(move || drop(stdin.write_all(&input))));
+        }
+        Running { traced, out, err, readers }
+    }
+
+    /// One that runs without faults.
+    pub(crate) fn honest(command: Command, input: &[u8]) -> Running {
+        Running::start(command, Plan::Watch, false, input)
+    }
+
+    pub(crate) fn err(&self) -> String {
+        String::from_utf8_lossy(&self.err.lock().expect("nobody panics")).into_owned()
+    }
+
+    pub(crate) fn out(&self) -> Vec<u8> {
+        self.out.lock().expect("nobody panics").clone()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.traced.wait(Duration::ZERO).is_some()
+    }
+
+    /// Waits for its end. A program that does not end is killed.
+    pub(crate) fn ended(&mut self) -> Ended {
+        let end = self.traced.wait(PATIENCE);
+        if end.is_none() && std::env::var_os("KIBAN_SOAK_HOLD").is_some() {
+            eprintln!("process {} hangs, and is held for a debugger", self.traced.process);
+            self.traced.wait(Duration::from_secs(3600));
+        }
+        self.traced.kill();
+        self.readers.drain(..).for_each(|reader| drop(reader.join()));
+        Ended { end, out: self.out(), err: self.err() }
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let process = self.traced.process.to_string();
+        let done = Command::new("kill").args([signal, &process]).status().expect("kill is there");
+        // It may have ended.
+        let _ = done;
+    }
+
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.traced.process)).map_or(0, Iterator::count)
+    }
+
+    /// Its descriptors by what they are, for messages.
+    pub(crate) fn listed(&self) -> String {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.traced.process));
+        let mut names: Vec<String> = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
+            .collect();
+        names.sort();
+        names.join(" ")
+    }
+}
+
+fn keep(mut from: impl Read + Send + 'static, to: Bytes) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut piece = [0; 1 << 14];
+        loop {
+            match from.read(&mut piece) {
+                Ok(0) => return,
+                Ok(count) => to.lock().expect("nobody panics").extend(&piece[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    })
+}
+
+impl Ended {
+    /// Says whether a program may end so: not by a panic, never not at all, and with a reason unless all is well.
+    pub(crate) fn judge(&self, who: &str) -> Result<(), String> {
+        let said = self.err.trim();
+        let why = if said.contains("panicked at") {
+            "panicked"
+        } else {
+            match self.end {
+                None => "hangs",
+                Some(End::Code(0) | End::Signal(libc_numbers::SIGKILL)) => return Ok(()),
+                // The global allocator's word (std::alloc::handle_alloc_error).
+                Some(End::Signal(libc_numbers::SIGABRT)) if said.contains("memory allocation of") => return Ok(()),
+                Some(End::Signal(_)) => "died",
+                Some(End::Code(101)) => "panicked",
+                Some(End::Code(_)) if said.is_empty() && self.out.is_empty() => "ended without a reason",
+                Some(End::Code(_)) => return Ok(()),
+            }
+        };
+        Err(format!("{who} {why} ({:?}): {said}", self.end))
+    }
+
+    pub(crate) fn is_well(&self) -> bool {
+        self.end == Some(End::Code(0))
+    }
+}
+
+mod libc_numbers {
+    pub(super) const SIGABRT: i32 = 6;
+    pub(super) const SIGKILL: i32 = 9;
+}
+
+/// Asks until it is so, or says what was not.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
+    let clock = kiban_real::Clock::new();
+    let end = clock.now() + PATIENCE;
+    while !is_so() {
+        if clock.now() >= end {
+            return false;
+        }
+        glance();
+    }
+    true
+}
+
+/// Lets some time go by: nobody tells of what is asked for here.
+pub(crate) fn glance() {
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    let _ = never.recv_timeout(Duration::from_millis(2));
+}
+
+/// Compiles a C program of this folder.
+pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    let output = cc.arg(source).args(["-O2", "-Wall", "-Wextra", "-o"]).arg(to).args(flags).output();
+    let output = output.expect("there is a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

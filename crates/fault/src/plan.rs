@@ -1,0 +1,186 @@
+//! What happens to which call: a value, and a pure function of it.
+
+use crate::calls::{Call, Family, File, Harm};
+use libc::{EINTR, EMFILE, ENOMEM, ENOSPC, c_long};
+
+/// What runs out, or goes on happening, for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// No descriptor is free (EMFILE).
+    Descriptors,
+    /// No memory is mapped, no thread started (ENOMEM, EAGAIN).
+    Memory,
+    /// The disk is full (ENOSPC).
+    Disk,
+    /// Every call that waits is interrupted (EINTR).
+    Interrupts,
+    /// Every call moves fewer bytes than it was asked to.
+    Short,
+}
+
+/// All of them.
+pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind::Interrupts, Kind::Short];
+
+/// A plan. Calls are counted from 0, over all threads and children of the program, from [`crate::Traced::arm`] on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plan {
+    /// Calls are only counted.
+    Watch,
+    /// The first call at or after the n-th that can fail does, by the `way`-th of its legal faults, in turn.
+    Nth {
+        /// Which.
+        call: u64,
+        /// How.
+        way: u64,
+    },
+    /// The process ends at its n-th call.
+    Kill {
+        /// Which.
+        call: u64,
+    },
+    /// Something runs out for so many calls.
+    Spell {
+        /// What.
+        kind: Kind,
+        /// From the n-th call on.
+        from: u64,
+        /// How many calls.
+        calls: u64,
+    },
+    /// Of so many calls one, by chance, fails, falls short or stalls.
+    Sprinkle {
+        /// The chance's seed.
+        seed: u64,
+        /// Of how many.
+        one_in: u64,
+    },
+}
+
+/// Mixes a seed and a number into a number that looks random (SplitMix64's finaliser).
+pub fn mix(seed: u64, number: u64) -> u64 {
+    let mut bits = seed ^ number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+impl Plan {
+    /// Draws a plan for a run that makes about `calls` calls. It does not kill.
+    pub fn from_seed(seed: u64, calls: u64) -> Plan {
+        let draw = |number| mix(seed, u64::MAX - number);
+        let calls = calls.max(1);
+        match draw(0) % 8 {
+            0..3 => Plan::Nth { call: draw(1) % calls, way: draw(2) },
+            3..5 => Plan::Spell {
+                kind: KINDS[(draw(1) % KINDS.len() as u64) as usize],
+                from: draw(2) % calls,
+                calls: 1 << (draw(3) % 10),
+            },
+            _ => Plan::Sprinkle { seed, one_in: 4 << (draw(1) % 7) },
+        }
+    }
+
+    /// Returns whether the n-th call may be changed, before anything is found out about it.
+    pub fn concerns(&self, index: u64) -> bool {
+        match *self {
+            Plan::Watch => false,
+            Plan::Nth { call, .. } => index >= call,
+            Plan::Kill { call } => index == call,
+            Plan::Spell { from, calls, .. } => (from..from.saturating_add(calls)).contains(&index),
+            Plan::Sprinkle { seed, one_in } => mix(seed, index).is_multiple_of(one_in),
+        }
+    }
+
+    /// Decides what happens to the n-th call.
+    pub fn decide(&self, index: u64, call: &Call) -> Option<Harm> {
+        if !self.concerns(index) {
+            return None;
+        }
+        let legal = call.legal();
+        match *self {
+            Plan::Watch => None,
+            Plan::Nth { way, .. } => pick(&legal, way),
+            Plan::Kill { .. } => Some(Harm::Kill),
+            Plan::Spell { kind, .. } => legal.into_iter().find(|harm| kind.is_of(call, *harm)),
+            Plan::Sprinkle { seed, .. } => {
+                let way = mix(!seed, index);
+                match way % 8 {
+                    0 => Some(Harm::Stall((way >> 8) as u32 % 200)),
+                    _ => pick(&legal, way >> 8),
+                }
+            }
+        }
+    }
+
+    /// Returns whether one harm is all that it does.
+    pub fn is_single(&self) -> bool {
+        matches!(self, Plan::Nth { .. } | Plan::Kill { .. })
+    }
+}
+
+fn pick(legal: &[Harm], way: u64) -> Option<Harm> {
+    let count = legal.len() as u64;
+    (count > 0).then(|| legal[(way % count) as usize])
+}
+
+impl Kind {
+    fn is_of(self, call: &Call, harm: Harm) -> bool {
+        match self {
+            Kind::Descriptors => harm == Harm::Errno(EMFILE),
+            Kind::Memory => {
+                matches!(call.family, Family::Memory | Family::Thread) || harm == Harm::Errno(ENOMEM)
+            }
+            Kind::Disk => harm == Harm::Errno(ENOSPC) && call.file == File::Regular,
+            Kind::Interrupts => harm == Harm::Errno(EINTR) && !is_endless(call.number),
+            Kind::Short => harm == Harm::Short,
+        }
+    }
+}
+
+/// A wait that is interrupted at each attempt never ends, which says nothing about the program.
+fn is_endless(number: c_long) -> bool {
+    number == libc::SYS_flock
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::find;
+
+    fn call(number: c_long) -> Call {
+        let (_, family) = find(number).expect("it is in the table");
+        let file = File::Regular;
+        Call { number, family, arguments: [0; 6], file, never_waits: false, by_edges: false, bytes: 100 }
+    }
+
+    #[test]
+    fn the_same_plan_makes_the_same_choice() {
+        for seed in 0..500 {
+            let plan = Plan::from_seed(seed, 300);
+            assert_eq!(plan, Plan::from_seed(seed, 300));
+            for index in 0..300 {
+                let harm = plan.decide(index, &call(libc::SYS_write));
+                assert_eq!(harm, plan.decide(index, &call(libc::SYS_write)));
+                assert!(harm != Some(Harm::Kill) && (harm.is_none() || plan.concerns(index)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_spell_is_of_its_kind_and_ends() {
+        let plan = Plan::Spell { kind: Kind::Disk, from: 3, calls: 2 };
+        let harms: Vec<_> = (0..6).map(|index| plan.decide(index, &call(libc::SYS_write))).collect();
+        let full = Some(Harm::Errno(ENOSPC));
+        assert_eq!(harms, [None, None, None, full, full, None]);
+        assert_eq!(plan.decide(3, &call(libc::SYS_mmap)), None);
+    }
+
+    #[test]
+    fn the_nth_call_fails_in_each_of_its_ways() {
+        let given = call(libc::SYS_fsync);
+        let ways: Vec<_> = (0..3).map(|way| Plan::Nth { call: 2, way }.decide(2, &given)).collect();
+        assert_eq!(ways, given.legal().into_iter().map(Some).collect::<Vec<_>>());
+        assert_eq!(Plan::Nth { call: 2, way: 0 }.decide(1, &given), None);
+        assert_eq!(Plan::Kill { call: 7 }.decide(7, &given), Some(Harm::Kill));
+    }
+}
