@@ -4,6 +4,7 @@
 #     make report REPORT=...  --quick, --exact, --html FILE
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-wire aal5'
 #     make properties         CASES=20000 for each property, SEED= from which they grow (make test has a fixed one)
+#     make soak               SEEDS=10000, or TIME=600 seconds for each scenario; SEED=17 repeats one
 #     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
@@ -16,6 +17,7 @@ REPORT ?=
 TEST ?= --workspace
 SEED ?= 1
 CASES ?= 20000
+SEEDS ?= 10000
 SIW ?=
 BENCH ?=
 FUZZ ?= all
@@ -30,7 +32,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help tour report pictures verbs install deb test properties test-siw bench fuzz sanitize lint format clippy deny doc
+.PHONY: help tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint format clippy deny doc
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -86,6 +88,15 @@ properties: ## Search longer for what breaks a property, from a new seed: CASES=
 	@echo "make properties SEED=$(SEED) CASES=$(CASES)"
 	PROPTEST_RNG_SEED=$(SEED) PROPTEST_CASES=$(CASES) $(CARGO) test --locked --no-fail-fast \
 		-p kiban-ground -p kiban-wire -p kiban-stack -p kiban-board
+
+# Only what was said here: SEED and TIME have defaults of other targets.
+said = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)))
+
+soak: ## Let system calls fail, fall short or stall: SEEDS=10000, or TIME=600 seconds a scenario; SEED=17 for one
+	@scripts/need cargo gcc libibverbs-dev librdmacm-dev
+	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
+		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
+		$(CARGO) test --locked -p kiban --test faults -- --nocapture
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/siw.md)
 	@scripts/need cargo gcc

@@ -3,9 +3,11 @@
 use crate::board::why_not;
 use clap::Args;
 use kiban_real::streams::{Attachment, Settings, Stream};
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
 
 /// Connect standard input and output to a TCP stream of a board that runs.
 ///
@@ -28,7 +30,7 @@ pub(crate) struct Connect {
 
 impl Connect {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
         let runtime = runtime.map_err(|error| format!("this cannot begin: {error}"))?;
         let ended = runtime.block_on(async {
             let board = self.board.as_deref();
@@ -59,18 +61,62 @@ impl Connect {
     }
 }
 
-/// Both ways, until both have ended.
+/// Bytes of a piece between a thread and the stream, and pieces that wait.
+const PIECE_BYTES: usize = 1 << 16;
+const PIECES_MAX: usize = 4;
+
+/// Both ways, until both have ended. Standard input and output have threads of their own: tokio's panic where there are none.
 async fn exchange(stream: Stream) -> std::io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
+    let (read, mut pieces) = mpsc::channel::<std::io::Result<Vec<u8>>>(PIECES_MAX);
+    let reading = kiban_real::runtime::blocking("stdin", move || {
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let piece = match std::io::stdin().read(&mut piece) {
+                Ok(0) => return,
+                Ok(count) => {
+                    piece.truncate(count);
+                    Ok(piece)
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+            let is_last = piece.is_err();
+            if read.blocking_send(piece).is_err() || is_last {
+                return;
+            }
+        }
+    })?;
+    let (write, mut written) = mpsc::channel::<Vec<u8>>(PIECES_MAX);
+    let writing = kiban_real::runtime::blocking("stdout", move || {
+        let mut stdout = std::io::stdout().lock();
+        while let Some(piece) = written.blocking_recv() {
+            stdout.write_all(&piece)?;
+            stdout.flush()?;
+        }
+        Ok(())
+    })?;
     let out = async {
-        tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
+        while let Some(piece) = pieces.recv().await {
+            to.write_all(&piece?).await?;
+        }
+        // It has ended already, and says so when its thread has.
+        let _ = reading.await;
         to.shutdown().await
     };
     let out = async { out.await.map_err(Some) };
     let back = async {
-        let mut stdout = tokio::io::stdout();
-        tokio::io::copy(&mut from, &mut stdout).await?;
-        stdout.flush().await
+        loop {
+            let mut piece = vec![0; PIECE_BYTES];
+            let count = from.read(&mut piece).await?;
+            piece.truncate(count);
+            // Whoever writes has gone with an error, which is told below.
+            if count == 0 || write.send(piece).await.is_err() {
+                break;
+            }
+        }
+        drop(write);
+        writing.await.map_err(std::io::Error::other)?
     };
     // Only our own output breaks here: whoever reads it has had enough, which is no error. The stream's end is one for who writes.
     let is_ours = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;

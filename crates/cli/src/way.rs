@@ -152,7 +152,8 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
     } else {
         tokio::runtime::Builder::new_current_thread()
     };
-    builder.enable_all().build().map_err(|error| format!("the system gives no threads or events: {error}"))
+    kiban_real::runtime::build(builder.enable_all())
+        .map_err(|error| format!("the system gives no threads or events: {error}"))
 }
 
 /// Why nobody can be heard, and what to do.

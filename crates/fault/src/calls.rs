@@ -1,8 +1,8 @@
 //! Which system calls stop, and which faults a kernel may return from each (the ERRORS of their manual pages).
 
 use libc::{
-    EADDRINUSE, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOLCK,
-    ENOMEM, ENOSPC, c_long,
+    EADDRINUSE, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, EINTR, EIO, EMFILE, ENFILE, ENOBUFS,
+    ENOLCK, ENOMEM, ENOSPC, c_long,
 };
 
 /// What a call does, as far as its faults are concerned.
@@ -179,6 +179,10 @@ pub fn find(number: c_long) -> Option<(&'static str, Family)> {
 impl Call {
     /// Lists the errors and short counts that a kernel may return here. [`Harm::Stall`] and [`Harm::Kill`] are always possible.
     pub fn legal(&self) -> Vec<Harm> {
+        if self.family == Family::Write && self.arguments[0] == 2 {
+            // Standard error: what a program says is what it is judged by.
+            return Vec::new();
+        }
         let is_socket = matches!(self.file, File::Stream | File::Message);
         let mut errors: Vec<i32> = match self.family {
             Family::Read if self.file == File::Regular => vec![EIO, EINTR],

@@ -47,12 +47,14 @@ pub enum Plan {
         /// How many calls.
         calls: u64,
     },
-    /// Of so many calls one, by chance, fails, falls short or stalls.
+    /// Of so many calls one, by chance, fails, falls short or stalls; later ones are left alone.
     Sprinkle {
         /// The chance's seed.
         seed: u64,
         /// Of how many.
         one_in: u64,
+        /// Among how many.
+        calls: u64,
     },
 }
 
@@ -76,7 +78,7 @@ impl Plan {
                 from: draw(2) % calls,
                 calls: 1 << (draw(3) % 10),
             },
-            _ => Plan::Sprinkle { seed, one_in: 4 << (draw(1) % 7) },
+            _ => Plan::Sprinkle { seed, one_in: 4 << (draw(1) % 7), calls },
         }
     }
 
@@ -87,7 +89,9 @@ impl Plan {
             Plan::Nth { call, .. } => index >= call,
             Plan::Kill { call } => index == call,
             Plan::Spell { from, calls, .. } => (from..from.saturating_add(calls)).contains(&index),
-            Plan::Sprinkle { seed, one_in } => mix(seed, index).is_multiple_of(one_in),
+            Plan::Sprinkle { seed, one_in, calls } => {
+                index < calls && mix(seed, index).is_multiple_of(one_in)
+            }
         }
     }
 

@@ -241,8 +241,8 @@ struct Tracer {
     threads: HashMap<i32, i32>,
     /// Processes whose loader is done.
     loaded: HashSet<i32>,
-    /// What a thread's call has to put back.
-    restores: HashMap<i32, Vec<Restore>>,
+    /// What a thread's call has to put back: words of memory, and the arguments, which a call preserves.
+    restores: HashMap<i32, (Vec<Restore>, [u64; 6])>,
     /// Threads that are stalled, and until which stop.
     stalled: Vec<(i32, u64)>,
     is_done: bool,
@@ -346,8 +346,12 @@ impl Tracer {
                 self.is_ready = true;
             }
             (stop, _) if stop == libc::SIGTRAP | 0x80 => {
-                for (at, word) in self.restores.remove(&thread).unwrap_or_default() {
-                    poke(thread, at, word);
+                if let Some((words, arguments)) = self.restores.remove(&thread) {
+                    words.into_iter().for_each(|(at, word)| poke(thread, at, word));
+                    if let Ok(mut registers) = ptrace::getregs(Pid::from_raw(thread)) {
+                        (registers.rdi, registers.rdx) = (arguments[0], arguments[2]);
+                        let _ = ptrace::setregs(Pid::from_raw(thread), registers);
+                    }
                 }
             }
             (libc::SIGTRAP, 1..) => {}
@@ -401,6 +405,8 @@ impl Tracer {
                 // It has no error: it returns where the heap ends, as it does for 0.
                 registers.rdi = 0;
                 let _ = ptrace::setregs(pid, registers);
+                self.restores.insert(thread, (Vec::new(), arguments));
+                return Some(libc::PTRACE_SYSCALL);
             }
             Harm::Errno(error) => {
                 registers.orig_rax = u64::MAX;
@@ -409,18 +415,16 @@ impl Tracer {
             }
             Harm::Short => {
                 let bytes = 1 + mix(index, call.bytes) % (call.bytes - 1);
-                if seen.has_length() {
-                    registers.rdx = bytes;
+                let (words, third) = match seen.has_length() {
+                    true => (Vec::new(), Some(bytes)),
+                    false => seen.shorten(bytes),
+                };
+                if let Some(third) = third {
+                    registers.rdx = third;
                     let _ = ptrace::setregs(pid, registers);
-                } else {
-                    let (restores, count) = seen.shorten(bytes);
-                    self.restores.insert(thread, restores);
-                    if let Some(count) = count {
-                        registers.rdx = count;
-                        let _ = ptrace::setregs(pid, registers);
-                    }
-                    return Some(libc::PTRACE_SYSCALL);
                 }
+                self.restores.insert(thread, (words, arguments));
+                return Some(libc::PTRACE_SYSCALL);
             }
             Harm::Stall(stops) => {
                 let until = self.shared.stops.load(Ordering::SeqCst) + u64::from(stops);
@@ -490,7 +494,9 @@ impl Seen {
         );
         let file = if has_file { self.file() } else { File::Other };
         let flags_of_call = match self.number {
-            libc::SYS_recvfrom | libc::SYS_sendto | libc::SYS_recvmmsg | libc::SYS_sendmmsg => self.arguments[3],
+            libc::SYS_recvfrom | libc::SYS_sendto | libc::SYS_recvmmsg | libc::SYS_sendmmsg => {
+                self.arguments[3]
+            }
             libc::SYS_recvmsg | libc::SYS_sendmsg => self.arguments[2],
             _ => 0,
         };
@@ -522,8 +528,7 @@ impl Seen {
         let process = rustix::process::Pid::from_raw(self.process)?;
         let process = rustix::process::pidfd_open(process, PidfdFlags::empty()).ok()?;
         let descriptor = self.arguments[0] as i32;
-        let socket =
-            rustix::process::pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty()).ok()?;
+        let socket = rustix::process::pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty()).ok()?;
         let is_stream = rustix::net::sockopt::socket_type(&socket).ok()? == rustix::net::SocketType::STREAM;
         Some(if is_stream { File::Stream } else { File::Message })
     }
@@ -540,17 +545,23 @@ impl Seen {
         const EPOLLET: u64 = 1 << 31;
         let folder = format!("/proc/{}/fd", self.process);
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter(|entry| {
-            std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().contains("eventpoll"))
-        }).any(|entry| {
-            let path = format!("/proc/{}/fdinfo/{}", self.process, entry.file_name().to_string_lossy());
-            std::fs::read_to_string(path).unwrap_or_default().lines().any(|line| {
-                let mut words = line.split_whitespace();
-                words.next() == Some("tfd:")
-                    && words.next().and_then(|word| word.parse().ok()) == Some(self.arguments[0] as i32)
-                    && words.nth(1).and_then(|word| u64::from_str_radix(word, 16).ok()).is_some_and(|events| events & EPOLLET != 0)
+        entries
+            .filter(|entry| {
+                std::fs::read_link(entry.path())
+                    .is_ok_and(|link| link.to_string_lossy().contains("eventpoll"))
             })
-        })
+            .any(|entry| {
+                let path = format!("/proc/{}/fdinfo/{}", self.process, entry.file_name().to_string_lossy());
+                std::fs::read_to_string(path).unwrap_or_default().lines().any(|line| {
+                    let mut words = line.split_whitespace();
+                    words.next() == Some("tfd:")
+                        && words.next().and_then(|word| word.parse().ok()) == Some(self.arguments[0] as i32)
+                        && words
+                            .nth(1)
+                            .and_then(|word| u64::from_str_radix(word, 16).ok())
+                            .is_some_and(|events| events & EPOLLET != 0)
+                })
+            })
     }
 
     /// Whether the third argument is a length in bytes.

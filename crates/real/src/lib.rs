@@ -18,6 +18,7 @@ pub mod outward;
 pub mod random;
 pub mod rdma;
 pub mod regular;
+pub mod runtime;
 pub mod sandbox;
 pub mod streams;
 mod turn;

@@ -17,7 +17,7 @@ pub enum Wish {
 /// # Errors
 /// The system has no thread or no file for it.
 pub fn hear(told: impl Fn(Wish) + Send + 'static) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

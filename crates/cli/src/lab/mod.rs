@@ -95,7 +95,8 @@ fn unjudged_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
 /// Hears Ctrl-C from now on: `first` is done at the first, the second ends the program.
 fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let say = |error: std::io::Error| format!("signals cannot be heard: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(say)?;
+    let runtime =
+        kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_io()).map_err(say)?;
     let hear = move || {
         runtime.block_on(async {
             if tokio::signal::ctrl_c().await.is_ok() {

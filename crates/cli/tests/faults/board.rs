@@ -1,5 +1,6 @@
 //! A board that lends its TCP, and programs on it: faults in the board, in `kiban connect`, in `kiban run`.
 
+use crate::memory;
 use crate::place::{Ended, Place, Running, compile, noise, until};
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
@@ -17,7 +18,11 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-sockets");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
     let library = folder.join("libkiban_sockets.so");
-    compile("../service/preload/sockets.c", &library, &["-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl"]);
+    compile(
+        "../service/preload/sockets.c",
+        &library,
+        &["-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl"],
+    );
     compile("tests/faults/echo.c", &folder.join("echo"), &[]);
     folder
 });
@@ -36,6 +41,19 @@ struct Board {
 impl Board {
     /// Starts a board at 10.9.0.`number`, with a wire to one at the other port.
     fn start(place: &Place, name: &str, number: u8, ports: [u16; 2], plan: Plan, at_once: bool) -> Board {
+        Board::start_as(place, name, number, ports, plan, at_once, |command| command)
+    }
+
+    /// The same, by a command that is changed a little.
+    fn start_as(
+        place: &Place,
+        name: &str,
+        number: u8,
+        ports: [u16; 2],
+        plan: Plan,
+        at_once: bool,
+        change: impl FnOnce(Command) -> Command,
+    ) -> Board {
         let config = format!(
             "name = \"{name}\"\ndrain = \"1s\"\n[memory]\ntransmit = \"8MiB\"\nreceive = \"8MiB\"\npdus = 4096\n\
              [[port]]\nname = \"wire\"\nlink = \"udp-packets:127.0.0.1:{}-127.0.0.1:{}\"\n\
@@ -50,7 +68,7 @@ impl Board {
         notify.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
         let mut command = place.kiban(&["up", &file.display().to_string()]);
         command.env("NOTIFY_SOCKET", &path);
-        Board { running: Running::start(command, plan, at_once, &[]), notify }
+        Board { running: Running::start(change(command), plan, at_once, &[]), notify }
     }
 
     /// Waits until it is ready: false when it ended before.
@@ -70,7 +88,12 @@ impl Board {
             let Some(status) = status(place, name) else { return false };
             let descriptors = self.running.descriptors();
             let is_clean = rests(&status) == rests(before.0) && descriptors <= before.1;
-            last = format!("{} and {descriptors} descriptors\n  {}\n  {}", rests(&status), self.running.listed(), self.running.err());
+            last = format!(
+                "{} and {descriptors} descriptors\n  {}\n  {}",
+                rests(&status),
+                self.running.listed(),
+                self.running.err()
+            );
             is_clean
         });
         match is_clean {
@@ -90,7 +113,10 @@ fn rests(status: &Value) -> String {
     let services = status["services"].as_array().into_iter().flatten();
     let sessions: Vec<_> = services.map(|service| service["sessions"].as_u64()).collect();
     let memory = &status["memory"];
-    format!("sessions {sessions:?}, transmit {}, PDUs {}", memory["transmit_bytes"]["used"], memory["pdus"]["used"])
+    format!(
+        "sessions {sessions:?}, transmit {}, PDUs {}",
+        memory["transmit_bytes"]["used"], memory["pdus"]["used"]
+    )
 }
 
 fn connect(place: &Place, board: &str) -> Command {
@@ -108,7 +134,13 @@ fn preloaded(place: &Place) -> Command {
 fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
     ended.judge(who)?;
     if !sent.starts_with(&ended.out) || (ended.is_well() && ended.out != sent) {
-        return Err(format!("{who} has {} of {} bytes, {:?}: {}", ended.out.len(), sent.len(), ended.end, ended.err));
+        return Err(format!(
+            "{who} has {} of {} bytes, {:?}: {}",
+            ended.out.len(),
+            sent.len(),
+            ended.end,
+            ended.err
+        ));
     }
     Ok(())
 }
@@ -135,7 +167,13 @@ fn remember(running: &Running, seen: &mut Seen) {
 }
 
 /// A board under a plan, from its start or when it is ready.
-fn board_under(plan: Plan, at_once: bool, far: &Place, ports: [u16; 2], seen: &mut Seen) -> Result<(), String> {
+fn board_under(
+    plan: Plan,
+    at_once: bool,
+    far: &Place,
+    ports: [u16; 2],
+    seen: &mut Seen,
+) -> Result<(), String> {
     let place = Place::new("board");
     let sent = noise(BYTES);
     let mut board = Board::start(&place, "lab", 2, ports, plan, at_once);
@@ -207,7 +245,11 @@ fn clients(name: &'static str, number: u64, command: impl Fn(&Place) -> Command,
         let mut client = Running::start(command(&place), plan, true, input);
         let ended = client.ended();
         remember(&client, seen);
-        if input.is_empty() { ended.judge("the client")? } else { echoed(&ended, input, "the client")? }
+        if input.is_empty() {
+            ended.judge("the client")?
+        } else {
+            echoed(&ended, input, "the client")?
+        }
         if plan == Plan::Watch {
             served(&ended, "the client")?;
         }
@@ -228,4 +270,46 @@ fn an_attached_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() 
 #[test]
 fn a_preloaded_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() {
     clients("preloaded", 3, preloaded, &[]);
+}
+
+#[test]
+fn a_client_whose_nth_allocation_fails_leaves_a_board_as_it_was() {
+    if !can_trace() {
+        return;
+    }
+    let (place, sent) = (Place::new("client"), noise(BYTES));
+    let mut board = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
+    assert!(board.is_ready(), "{}", board.running.err());
+    serves(&place, &sent).expect("nothing was refused");
+    let before = (status(&place, "lab").expect("it runs"), board.running.descriptors());
+    for n in memory::steps() {
+        let ended = Running::honest(memory::refuse(connect(&place, "lab"), n), &sent).ended();
+        echoed(&ended, &sent, "the client").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+        assert!(!board.running.has_ended(), "allocation {n}: {}", board.running.err());
+        let rests = board.comes_to_rest(&place, "lab", (&before.0, before.1));
+        rests.unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+    }
+    serves(&place, &sent).expect("it was left as it was");
+}
+
+#[test]
+fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
+    if !can_trace() {
+        return;
+    }
+    let sent = noise(BYTES);
+    for n in memory::steps() {
+        let place = Place::new("board");
+        let refuse = |command| memory::refuse(command, n);
+        let mut board = Board::start_as(&place, "lab", 2, ports(), Plan::Watch, false, refuse);
+        if board.is_ready() {
+            let ended = Running::honest(connect(&place, "lab"), &sent).ended();
+            echoed(&ended, &sent, "the client").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+            board.running.signal("-TERM");
+        }
+        board.running.ended().judge("the board").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+        // What it left behind keeps no other from its name.
+        let mut next = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
+        assert!(next.is_ready(), "allocation {n}: {}", next.running.err());
+    }
 }

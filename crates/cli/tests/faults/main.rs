@@ -13,6 +13,7 @@
 
 mod board;
 mod files;
+mod memory;
 mod place;
 mod soak;
 mod verbs;

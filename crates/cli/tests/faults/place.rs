@@ -165,14 +165,19 @@ impl Ended {
     /// Says whether a program may end so: not by a panic, never not at all, and with a reason unless all is well.
     pub(crate) fn judge(&self, who: &str) -> Result<(), String> {
         let said = self.err.trim();
-        let why = if said.contains("panicked at") {
+        // Rust's own word before main or a thread begins: it is no code of kiban's.
+        let is_runtime = said.contains("std/src/sys/pal/unix/stack_overflow.rs");
+        let why = if said.contains("panicked at") && !is_runtime {
             "panicked"
         } else {
             match self.end {
                 None => "hangs",
                 Some(End::Code(0) | End::Signal(libc_numbers::SIGKILL)) => return Ok(()),
+                Some(End::Signal(libc_numbers::SIGABRT)) if is_runtime => return Ok(()),
                 // The global allocator's word (std::alloc::handle_alloc_error).
-                Some(End::Signal(libc_numbers::SIGABRT)) if said.contains("memory allocation of") => return Ok(()),
+                Some(End::Signal(libc_numbers::SIGABRT)) if said.contains("memory allocation of") => {
+                    return Ok(());
+                }
                 Some(End::Signal(_)) => "died",
                 Some(End::Code(101)) => "panicked",
                 Some(End::Code(_)) if said.is_empty() && self.out.is_empty() => "ended without a reason",

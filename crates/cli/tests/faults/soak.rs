@@ -121,6 +121,6 @@ impl Soak {
     fn tell(self) {
         println!("{}: {} runs of {} calls, {} faults", self.name, self.runs, self.calls, self.harms);
         assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
-        assert!(self.harms > 0, "{}: nothing was injected", self.name);
+        assert!(self.harms > 0 || self.runs < STEPS, "{}: nothing was injected", self.name);
     }
 }

@@ -536,7 +536,7 @@ impl Shared {
         stream.set_write_timeout(Some(LOOK))?;
         let begin = self.clock.now();
         let mut budget = Budget { per_second: self.limits.bytes_per_second, begin, bytes: 0, limited: false };
-        let message = vec![0x5a; message_bytes as usize];
+        let message = filled(message_bytes)?;
         let mut now = begin;
         while now.since(begin) < length {
             self.put(&mut stream, &message, begin + length + GRACE)?;
@@ -576,9 +576,7 @@ impl Shared {
         let mut last = begin;
         let (message, reply) = match work {
             Work::Read | Work::Write { .. } => (usize::MAX, Vec::new()),
-            Work::Reply { message_bytes, reply_bytes } => {
-                (message_bytes as usize, vec![0x5a; reply_bytes as usize])
-            }
+            Work::Reply { message_bytes, reply_bytes } => (message_bytes as usize, filled(reply_bytes)?),
         };
         let mut room = vec![0; READ_BYTES.min(message)];
         let mut missing = message;
@@ -653,4 +651,11 @@ impl Budget {
             pace((ahead - BURST).min(GRACE));
         }
     }
+}
+/// A message of so many bytes, which a client asked for: without memory its measurement fails, and nothing else.
+fn filled(bytes: u32) -> io::Result<Vec<u8>> {
+    let (mut message, bytes) = (Vec::new(), bytes as usize);
+    message.try_reserve_exact(bytes)?;
+    message.resize(bytes, 0x5a);
+    Ok(message)
 }

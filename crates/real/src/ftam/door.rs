@@ -83,11 +83,16 @@ impl Gate {
         // Who has a permit finds a memory, or makes one: there are never more than permits.
         let memories = || self.memories.lock().expect("nobody panics while he holds it");
         let mut memory = memories().pop().unwrap_or_default();
-        let verified = tokio::task::spawn_blocking(move || {
+        // Not tokio's `spawn_blocking`, which panics where the system gives no thread.
+        let verified = crate::runtime::blocking("kiban-door", move || {
             let verified = users.verify_in(&visitor, &mut memory);
             (verified, memory)
         });
-        let verified = verified.await.map(|(verified, memory)| {
+        let verified = match verified {
+            Ok(verified) => verified.await.map_err(|_| "it was not judged".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let verified = verified.map(|(verified, memory)| {
             memories().push(memory);
             verified
         });
@@ -97,13 +102,17 @@ impl Gate {
                 attempts().succeeded(&user);
                 Judgement::Admitted(admission)
             }
+            // There was no memory to judge it in.
+            Ok(Err(Refusal::Later)) => Judgement::Refused(Refusal::Later),
             Ok(Err(refusal)) => {
                 attempts().failed(&user, &address, self.clock.now());
                 tracing::warn!(user, address, ?refusal, "not let in");
                 Judgement::Refused(refusal)
             }
-            // The runtime is being stopped.
-            Err(_) => Judgement::Refused(Refusal::Later),
+            Err(why) => {
+                tracing::warn!(user, address, why, "no thread for judging a password");
+                Judgement::Refused(Refusal::Later)
+            }
         }
     }
 }

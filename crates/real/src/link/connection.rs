@@ -227,6 +227,9 @@ impl Connection {
     }
 }
 
+/// Whether the same call may succeed later: also when the system has no memory at the moment.
 fn is_for_later(error: &io::Error) -> bool {
+    let has_nothing = [libc::ENOMEM, libc::ENOBUFS];
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
+        || error.raw_os_error().is_some_and(|error| has_nothing.contains(&error))
 }

@@ -136,7 +136,8 @@ impl Datagrams {
                 break length;
             }
             match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EAGAIN) => return Ok(Came::Nothing),
+                // What has arrived stays in the queue until the system has memory.
+                Some(libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS) => return Ok(Came::Nothing),
                 Some(libc::EINTR) => {}
                 // What an earlier datagram met with is reported once.
                 Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EMSGSIZE) => {}

@@ -216,7 +216,8 @@ impl Link<Pdu> for EthernetLink {
                     counters.malformed += 1;
                     continue;
                 }
-                Err(Nothing::System(Errno::AGAIN)) => break,
+                // What has arrived stays in the queue until the system has memory.
+                Err(Nothing::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
                 Err(Nothing::System(Errno::INTR)) => continue,
                 // Said once when the interface goes down, or for ever.
                 Err(Nothing::System(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV))) => {

@@ -131,7 +131,8 @@ impl Link<Pdu> for TunLink {
                     counters.malformed += 1;
                     continue;
                 }
-                Err(Nothing::System(Errno::AGAIN)) => break,
+                // What has arrived stays in the queue until the system has memory.
+                Err(Nothing::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
                 Err(Nothing::System(Errno::INTR)) => continue,
                 // Down, not gone.
                 Err(Nothing::System(Errno::IO)) => break,

@@ -11,10 +11,15 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
 
 /// Some lanes.
 #[derive(Debug)]
-pub struct Lanes(Vec<Runtime>);
+pub struct Lanes {
+    runtimes: Vec<Runtime>,
+    /// Their anchors end when these go.
+    _anchors: Vec<oneshot::Sender<()>>,
+}
 
 impl Lanes {
     /// One for each processor.
@@ -23,12 +28,14 @@ impl Lanes {
     /// The system gives no threads or events.
     pub fn new() -> io::Result<Lanes> {
         let count = available_parallelism().map_or(1, NonZeroUsize::get);
-        (0..count).map(|_| lane()).collect::<io::Result<_>>().map(Lanes)
+        let lanes = (0..count).map(|_| lane()).collect::<io::Result<Vec<_>>>()?;
+        let (runtimes, _anchors) = lanes.into_iter().unzip();
+        Ok(Lanes { runtimes, _anchors })
     }
 
     /// The lane of the association with this number.
     pub fn of(&self, number: u64) -> &Handle {
-        self.0[(number % self.0.len() as u64) as usize].handle()
+        self.runtimes[(number % self.runtimes.len() as u64) as usize].handle()
     }
 }
 
@@ -45,10 +52,20 @@ pub fn into_lane(socket: TcpStream, lane: &Handle) -> io::Result<TcpStream> {
 /// Whoever drops them may be a task, which must not wait; what is left in the lanes is dropped.
 impl Drop for Lanes {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Runtime::shutdown_background);
+        self.runtimes.drain(..).for_each(Runtime::shutdown_background);
     }
 }
 
-fn lane() -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(1).thread_name("kiban-osi").enable_all().build()
+/// A lane and its anchor: a thread that waits for nothing. While a runtime has one thread for what blocks, `block_in_place`
+/// does without a fresh one if the system gives none, and the lane's other associations wait; without an anchor tokio panics.
+fn lane() -> io::Result<(Runtime, oneshot::Sender<()>)> {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = crate::runtime::build(builder.worker_threads(1).thread_name("kiban-osi").enable_all())?;
+    let (anchor, gone) = oneshot::channel::<()>();
+    let hold = || {
+        // It is the sender's end that is waited for.
+        let _ = gone.blocking_recv();
+    };
+    crate::runtime::quietly(|| runtime.spawn_blocking(hold))?;
+    Ok((runtime, anchor))
 }

@@ -50,7 +50,7 @@ impl Desk {
     /// # Errors
     /// Another board of that name runs; the socket cannot be made.
     pub fn open(name: &str, figures: Figures, orders: Arc<Orders>) -> Result<Desk, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = kiban_real::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
         let runtime = runtime.map_err(|error| format!("control cannot begin: {error}"))?;
         let entered = runtime.enter();
         let listener = listen(name)?;

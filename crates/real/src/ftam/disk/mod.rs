@@ -530,9 +530,8 @@ fn aside<T>(work: impl FnOnce() -> T) -> T {
 
 /// Closes what was replaced, where nobody waits for it: to free the blocks of a large file takes long.
 fn let_go(old: OwnedFd) {
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn_blocking(move || drop(old));
-    }
+    // Where the system gives no thread, it is closed here.
+    let _ = crate::runtime::blocking("kiban-close", move || drop(old));
 }
 
 /// Whether a file was changed before this host was started.

@@ -85,6 +85,9 @@ impl Users {
         let user = self.users.get(name);
         let hash = user.map_or(&self.nobody, |user| &user.password);
         let judged = &password[..password.len().min(PASSWORD_BYTES_MAX)];
+        if !memory.is_enough(hash) {
+            return Err(Refusal::Later);
+        }
         let fits = memory.fits(judged, hash);
         let Some(user) = user.filter(|_| fits && judged.len() == password.len()) else {
             return Err(Refusal::Password);
@@ -118,6 +121,13 @@ impl Users {
 pub struct Memory(Vec<Block>);
 
 impl Memory {
+    /// Has room for judging this hash, or not: a stranger's attempt must not end the process for want of memory.
+    fn is_enough(&mut self, hash: &PasswordHash) -> bool {
+        let blocks = Params::try_from(hash).map_or(0, |params| params.block_count());
+        let more = blocks.saturating_sub(self.0.len());
+        self.0.try_reserve_exact(more).is_ok()
+    }
+
     /// Whether a password fits a hash. How two outputs differ does not change how long that takes.
     fn fits(&mut self, password: &[u8], hash: &PasswordHash) -> bool {
         let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return false };
