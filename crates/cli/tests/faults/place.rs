@@ -124,7 +124,11 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: &str) {
         let process = self.traced.process.to_string();
-        let done = Command::new("kill").args([signal, &process]).status().expect("kill is there");
+        let done = Command::new("kill")
+            .args([signal, &process])
+            .stderr(Stdio::null())
+            .status()
+            .expect("kill is there");
         // It may have ended.
         let _ = done;
     }

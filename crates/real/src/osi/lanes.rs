@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 pub struct Lanes {
     runtimes: Vec<Runtime>,
     /// Their anchors end when these go.
-    _anchors: Vec<oneshot::Sender<()>>,
+    anchors: Vec<oneshot::Sender<()>>,
 }
 
 impl Lanes {
@@ -28,9 +28,28 @@ impl Lanes {
     /// The system gives no threads or events.
     pub fn new() -> io::Result<Lanes> {
         let count = available_parallelism().map_or(1, NonZeroUsize::get);
-        let lanes = (0..count).map(|_| lane()).collect::<io::Result<Vec<_>>>()?;
-        let (runtimes, _anchors) = lanes.into_iter().unzip();
-        Ok(Lanes { runtimes, _anchors })
+        // Those that are there when one fails go as lanes do: a task must not drop a runtime.
+        let mut lanes = Lanes { runtimes: Vec::new(), anchors: Vec::new() };
+        (0..count).try_for_each(|_| lanes.add())?;
+        Ok(lanes)
+    }
+
+    /// Adds a lane and its anchor: a thread that waits for nothing. While a runtime has one thread for what blocks,
+    /// `block_in_place` does without a fresh one if the system gives none, and the lane's other associations wait; without an
+    /// anchor tokio panics.
+    fn add(&mut self) -> io::Result<()> {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = crate::runtime::build(builder.worker_threads(1).thread_name("kiban-osi").enable_all())?;
+        let lane = runtime.handle().clone();
+        self.runtimes.push(runtime);
+        let (anchor, gone) = oneshot::channel::<()>();
+        let hold = || {
+            // It is the sender's end that is waited for.
+            let _ = gone.blocking_recv();
+        };
+        crate::runtime::quietly(|| lane.spawn_blocking(hold))?;
+        self.anchors.push(anchor);
+        Ok(())
     }
 
     /// The lane of the association with this number.
@@ -52,20 +71,7 @@ pub fn into_lane(socket: TcpStream, lane: &Handle) -> io::Result<TcpStream> {
 /// Whoever drops them may be a task, which must not wait; what is left in the lanes is dropped.
 impl Drop for Lanes {
     fn drop(&mut self) {
+        self.anchors.clear();
         self.runtimes.drain(..).for_each(Runtime::shutdown_background);
     }
-}
-
-/// A lane and its anchor: a thread that waits for nothing. While a runtime has one thread for what blocks, `block_in_place`
-/// does without a fresh one if the system gives none, and the lane's other associations wait; without an anchor tokio panics.
-fn lane() -> io::Result<(Runtime, oneshot::Sender<()>)> {
-    let mut builder = Builder::new_multi_thread();
-    let runtime = crate::runtime::build(builder.worker_threads(1).thread_name("kiban-osi").enable_all())?;
-    let (anchor, gone) = oneshot::channel::<()>();
-    let hold = || {
-        // It is the sender's end that is waited for.
-        let _ = gone.blocking_recv();
-    };
-    crate::runtime::quietly(|| runtime.spawn_blocking(hold))?;
-    Ok((runtime, anchor))
 }
