@@ -289,7 +289,7 @@ mod tests {
         let mut at = 0;
         move || {
             let joined = state[at] & 0x8000_0000 | state[(at + 1) % 624] & 0x7fff_ffff;
-            state[at] = state[(at + 397) % 624] ^ joined >> 1 ^ (joined & 1) * 0x9908_b0df;
+            state[at] = state[(at + 397) % 624] ^ (joined >> 1) ^ ((joined & 1) * 0x9908_b0df);
             at = (at + 1) % 624;
             u64::from(tempered(state[(at + 623) % 624]))
         }

@@ -49,7 +49,7 @@ impl Bench {
             believe_sums: false,
         };
         let port6 =
-            IpPortConfig { address: address6(1), prefix: "fd00::/64".parse().unwrap(), ..port.clone() };
+            IpPortConfig { address: address6(1), prefix: "fd00::/64".parse().unwrap(), ..port };
         let ports = vec![PortConfig::Ip(port), PortConfig::Ip(port6)];
         let mut config = BoardConfig { ports, ..BoardConfig::default() };
         change(&mut config);

@@ -1,9 +1,9 @@
-//! Numbers that NICs, pings and the laboratory choose in real time: nobody predicts them, and two of a kind differ, since
+//! Numbers that NICs, pings and servers choose in real time: nobody predicts them, and two of a kind differ, since
 //! each asks the operating system for a key of its own.
 
-use kiban_lab::net::admission::Token;
 use kiban_real::atm::ping::{Flow, Pinger};
 use kiban_real::link::address::{Address as LinkAddress, AnyLink};
+use kiban_real::random;
 use kiban_real::rdma::{self, Connect, Context, Lower, QpOptions};
 use kiban_real::vi::{Address, HostAddress, Nic};
 use kiban_sim::predict::predicted;
@@ -103,18 +103,15 @@ fn efe_key() -> u32 {
 
 #[test]
 fn numbers_of_real_nics_and_pings_are_not_predicted() {
-    let halves = |token: Token| -> Vec<u64> {
-        let digits = token.reveal().as_bytes();
-        digits
-            .chunks(16)
-            .map(|half| u64::from_str_radix(std::str::from_utf8(half).expect("ASCII"), 16).expect("digits"))
-            .collect()
+    let halves = |_| {
+        let bytes: [u8; 16] = random::bytes().expect("bytes");
+        [0, 8].map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 of 16")))
     };
-    let tokens = (0..COUNT).flat_map(|_| halves(Token::random().expect("a token"))).collect();
+    let tokens = (0..COUNT).flat_map(halves).collect();
     let rows: [(&str, u32, Vec<u64>); 3] = [
         ("VI over UDP: keys of requests", 32, vi_keys(COUNT)),
         ("atm ping: correlation tags", 32, ping_tags(COUNT)),
-        ("lab: tokens", 64, tokens),
+        ("tokens, nonces, salts, names", 64, tokens),
     ];
     for (name, bits, outputs) in rows {
         assert_eq!(predicted(&outputs, bits), None, "{name}");
