@@ -256,7 +256,7 @@ impl Host<'_> {
         put: impl Fn(&mut Page, usize, usize) -> Slice,
     ) -> Result<usize, Refused> {
         let Board { edge, memory, copies, ip, unsettled, .. } = &mut *self.board;
-        let others_wait = edge.page_line.wants_pages();
+        let (others_wait, is_line_empty) = (edge.page_line.wants_pages(), edge.page_line.is_empty());
         let stream = edge.stream(id).ok_or(Refused::UnknownStream)?;
         if !stream.open || stream.ended {
             return Err(Refused::NotOpen);
@@ -264,8 +264,11 @@ impl Host<'_> {
         if stream.finished {
             return Err(Refused::Tcp(tcp::Refusal::Finished));
         }
+        // Whoever was handed a page has had its turn in the line.
+        let yields = stream.page.is_none() && !is_line_empty && ip.tcp.yields(stream.session);
         let mut writer = ip.tcp.writer(stream.session)?;
-        let (grain, room) = (writer.grain(), writer.room_for(length).min(most));
+        let room = if yields { 0 } else { writer.room_for(length).min(most) };
+        let grain = writer.grain();
         let mut written = 0;
         let mut out_of_pages = false;
         while written < room {

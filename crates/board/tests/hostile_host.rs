@@ -542,7 +542,8 @@ fn who_reads_is_served_though_others_hold_all_memory() {
         pair.run();
         while write(&mut pair, stream) > 0 {}
     }
-    assert_eq!(pair.boards[0].memory_mut().transmit.at_home(), 0);
+    // All that one address may have: an eighth is kept for others.
+    assert!(pair.boards[0].memory_mut().transmit.at_home() <= 256 / 8);
     pair.told(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();

@@ -574,6 +574,13 @@ impl Tcp {
         self.table.get(session).is_none_or(|session| session.queued() == 0)
     }
 
+    /// Whether a session that holds nothing is to wait behind others because its address, or its owner, has its share.
+    pub fn yields(&self, session: SessionId) -> bool {
+        let bound =
+            |found: &Session| found.queued() == 0 && found.is_bound_by_claim(&self.config, &self.send_share);
+        self.table.get(session).is_some_and(bound)
+    }
+
     /// Bytes of transmit memory that are promised to nobody; without shares nobody counts them.
     pub fn free_bytes(&self) -> u64 {
         if self.config.shares { self.send_share.free() } else { u64::MAX }

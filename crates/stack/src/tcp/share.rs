@@ -113,6 +113,11 @@ impl Share {
         let free = self.capacity.saturating_sub(self.held - charged);
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
+        if self.held == charged {
+            // Nobody else holds anything: however small the memory is, somebody goes on.
+            let most = u32::try_from(half.saturating_sub(self.overhead)).unwrap_or(u32::MAX);
+            return most.max(floor);
+        }
         let most = half.saturating_sub(self.overhead).max(u64::from(floor));
         let most = if free > self.capacity / 2 { most } else { most.min(self.earned(free, floor, earned)) };
         let bound = free.min(room).saturating_sub(self.overhead);
