@@ -5,7 +5,7 @@
 //! Who       sessions whose peers have acknowledged less than `floor_bytes` of what waits for `stuck_patience` (less in proportion
 //!           to what is left, at least a fifth): those of the address that holds most first, of these the longest stuck first. A peer
 //!           that takes a byte now and then, or keeps its window at one, is one of them.
-//! Until     half of the memory is free, or none is left to give up.
+//! Until     a quarter of the memory is free (half of it, where less than an eighth was), or none is left to give up.
 //! Own       where memory is left and a session's own address, or attached program, has its share, the stuck sessions of that one make
 //!           way after `stuck_patience`: who shares an address with them is not shut out.
 //! Cost      one look at all sessions, at most every [`INTERVAL`].
@@ -73,7 +73,11 @@ impl Tcp {
         stuck.sort_unstable();
         let wanted = match of_claim {
             Some(claim) => self.send_share.held_by(claim.address) / 2,
-            None => self.send_share.capacity() * (WHOLE / 2).saturating_sub(left) / WHOLE,
+            None => {
+                // An eighth is what one address leaves. Where less is left, many want what they cannot have.
+                let target = if promised < WHOLE / 8 { WHOLE / 2 } else { SHORT };
+                self.send_share.capacity() * target.saturating_sub(promised) / WHOLE
+            }
         };
         let mut freed = 0;
         for (_, _, id, bytes) in stuck {
