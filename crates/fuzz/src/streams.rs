@@ -220,7 +220,7 @@ impl World {
         let now = stands[0].now;
         let mut world = World { stands, cables, apps: Vec::new(), now, work: 0 };
         let count = chance.below(CONVERSATIONS_MAX as u64) as usize + 1;
-        let mss = usize::from(configs[0].tcp.mss.min(configs[1].tcp.mss));
+        let mss = usize::from(configs[0].0.tcp.mss.min(configs[1].0.tcp.mss));
         for number in 0..count {
             let mut roles = [Role::new(&mut chance), Role::new(&mut chance)];
             if size == Size::Small {

@@ -2,4 +2,4 @@
 //! the same files.
 
 pub(crate) use core::cell::UnsafeCell;
-pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};

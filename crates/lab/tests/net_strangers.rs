@@ -34,7 +34,7 @@ struct Running {
 
 impl Running {
     fn start(limits: Limits) -> Running {
-        let token = Token::of_chance().expect("chance");
+        let token = Token::random().expect("random bytes");
         let (tell, told) = channel();
         let tell = move |event| drop(tell.send(event));
         let address = "127.0.0.1:0".parse().expect("an address");
@@ -281,7 +281,7 @@ fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
             // Until the client has gone.
             let _ = reader.read_to_end(&mut Vec::new());
         });
-        let token = Token::of_chance().expect("chance");
+        let token = Token::random().expect("random bytes");
         let mut client = Client::connect("127.0.0.1", at.port(), &token).expect("it is let in");
         let plan = Plan::read(PLAN).expect("a plan");
         let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false).map(drop);

@@ -21,13 +21,6 @@ fn order(asked: Ordering) -> Ordering {
     }
 }
 
-pub(crate) fn fence(asked: Ordering) {
-    match order(asked) {
-        Ordering::Relaxed => {}
-        asked => loom::sync::atomic::fence(asked),
-    }
-}
-
 macro_rules! watched {
     ($($name:ident, $number:ty);*) => {$(
         #[derive(Debug)]

@@ -72,6 +72,7 @@ impl<'a> Base<'a> {
     }
 
     /// The checker's memory knows by itself where words are.
+    #[expect(clippy::extra_unused_type_parameters, reason = "pointers are cast so")]
     pub(crate) fn cast<T>(self) -> Base<'a> {
         self
     }

@@ -212,10 +212,10 @@ impl Stand {
     ) -> Stand {
         let memory =
             MemoryConfig { transmit_bytes: 32 << 20, receive_bytes: 32 << 20, ..MemoryConfig::default() };
-        let mut others = BoardConfig { seed: 3, tcp: theirs, memory, ..BoardConfig::default() };
+        let mut others = BoardConfig { tcp: theirs, memory, ..BoardConfig::default() };
         let own = MemoryConfig { transmit_bytes, ..MemoryConfig::default() };
-        let mut board = BoardConfig { seed: 1, tcp, memory: own, ..BoardConfig::default() };
-        let mut honest = BoardConfig { seed: 2, ..BoardConfig::default() };
+        let mut board = BoardConfig { tcp, memory: own, ..BoardConfig::default() };
+        let mut honest = BoardConfig::default();
         let whole: Prefix = "10.2.0.0/16".parse().unwrap();
         match net {
             Net::Ip => {
