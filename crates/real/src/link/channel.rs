@@ -37,6 +37,8 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// Bytes before what stands on the channel.
 pub const FRONT_BYTES: usize = 128;
 
+/// How often a wake-up is tried for which the system has no memory.
+const WAKES_MAX: usize = 16;
 const HELLO: &[u8; 8] = b"kiban-s3";
 
 /// Memory that this process has mapped.
@@ -313,6 +315,12 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
+/// Whether the system has no memory for a call now, which says nothing about the other side.
+fn is_short_of_memory(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::NOMEM | Errno::NOBUFS))
+}
+
 /// A channel to another process.
 #[derive(Debug)]
 pub struct Channel {
@@ -353,9 +361,23 @@ impl Channel {
     #[inline]
     pub fn ring(&self, now: impl FnOnce() -> u64) {
         if self.peer_bell().ring(now) {
-            // A socket that is full has bytes enough to wake the other side; one that is closed has nobody to be woken.
-            let _ = rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            self.wake_peer();
         }
+    }
+
+    /// Wakes the other side through the socket. A wake-up that is lost would let it sleep for ever: where the system has no
+    /// memory for a byte, the channel ends, of which both sides hear.
+    fn wake_peer(&self) {
+        use rustix::io::Errno;
+        for _ in 0..WAKES_MAX {
+            match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR) => std::thread::yield_now(),
+                // A socket that is full has bytes enough to wake the other side; one that is closed has nobody to be woken.
+                _ => return,
+            }
+        }
+        // It needs no memory, and fails only where nobody is there any more.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
     /// Takes the bytes that woke us, a bounded number of them. Whether the other side has hung up: it has closed the channel, is no
@@ -368,7 +390,7 @@ impl Channel {
                 Ok(0) => return true,
                 Ok(length) if length < bytes.len() => return false,
                 Ok(_) => {}
-                Err(error) => return !is_later(&error),
+                Err(error) => return !is_later(&error) && !is_short_of_memory(&error),
             }
         }
         false
