@@ -48,8 +48,7 @@ impl Bench {
             merges: false,
             believe_sums: false,
         };
-        let port6 =
-            IpPortConfig { address: address6(1), prefix: "fd00::/64".parse().unwrap(), ..port };
+        let port6 = IpPortConfig { address: address6(1), prefix: "fd00::/64".parse().unwrap(), ..port };
         let ports = vec![PortConfig::Ip(port), PortConfig::Ip(port6)];
         let mut config = BoardConfig { ports, ..BoardConfig::default() };
         change(&mut config);
