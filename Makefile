@@ -96,7 +96,7 @@ soak: ## Let system calls fail, fall short or stall: SEEDS=10000, or TIME=600 se
 	@scripts/need cargo gcc libibverbs-dev librdmacm-dev
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
 		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
-		$(CARGO) test --locked -p kiban --test faults -- --nocapture
+		$(CARGO) test --locked -p kiban --test faults -- --nocapture --include-ignored
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/siw.md)
 	@scripts/need cargo gcc
