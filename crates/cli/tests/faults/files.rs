@@ -44,7 +44,7 @@ impl Server {
             let said = self.running.err();
             let address = said.lines().find_map(|line| {
                 let line: serde_json::Value = serde_json::from_str(line).ok()?;
-                Some(line["fields"]["address"].as_str()?.rsplit(':').next()?.parse().ok()?)
+                line["fields"]["address"].as_str()?.rsplit(':').next()?.parse().ok()
             });
             self.port = address.unwrap_or(0);
             self.port != 0 || self.running.has_ended()
