@@ -117,6 +117,11 @@ impl Serve {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+        if !self.no_sandbox {
+            let needs = [vec![Need::change(&self.root)], Need::read_again(&self.users)].concat();
+            Sandbox::enter(&needs, OnRefusal::Error)
+                .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))?;
+        }
         // Whoever reads this line may send a signal: it is heard by now.
         tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
         let stop = async {
@@ -134,11 +139,6 @@ impl Serve {
                 }
             }
         };
-        if !self.no_sandbox {
-            let needs = [vec![Need::change(&self.root)], Need::read_again(&self.users)].concat();
-            Sandbox::enter(&needs, OnRefusal::Error)
-                .map_err(|error| format!("privileges cannot be dropped: {error}; --no-sandbox keeps them"))?;
-        }
         service.serve(listener, stop).await;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)

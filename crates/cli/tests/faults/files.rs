@@ -139,7 +139,9 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
         confirmed.push(("last".into(), SIZES[1]));
         let left = || std::fs::read_dir(root.join(".kiban-ftam/new")).map_or(0, Iterator::count);
         // What could not be removed may stay; the operator is told how to clear it (docs/ftam.md).
-        let was_kept = server.running.traced.notes().iter().any(|note| note.contains("unlinkat"));
+        // Removing takes an unlinkat, and an openat2 for the folder before it.
+        let was_kept = |note: &String| note.contains("unlinkat") || note.contains("openat2");
+        let was_kept = server.running.traced.notes().iter().any(was_kept);
         match was_kept || until(|| left() == 0) {
             true => Ok(()),
             false => Err(format!("{} files were left behind", left())),
