@@ -1,18 +1,18 @@
-//! The line of writers that wait for memory: no page was left, or none that their share of memory lets them hold, and they have
-//! nothing under way whose acknowledgement would wake them.
+//! The lines of writers that wait for memory: for a page where none was left, and for a share of memory where theirs is used up and they
+//! have nothing under way whose acknowledgement would wake them.
 //!
-//! Order     first come, first served: each is handed a page and told. Whoever may hold no more yet (its address has its share) is passed
-//!           over. Where no page was left, those who come by wait behind the line.
-//! Told      as many as there is memory promised to nobody for, so that those who are told find it.
-//! Cost      [`LOOKS`] of the line are looked at in a turn, and none while nobody has come to hold less since the last look.
+//! Pages     first come, first served: each is handed a page and told, as long as pages are there. Those who come by wait behind them.
+//! Shares    the same once nobody waits for pages, as many as there is memory promised to nobody for, so that those who are told find it.
+//! Passed    whoever may hold no more yet (its address has its share) makes way for those behind it.
+//! Cost      [`LOOKS`] of the line for shares are looked at in a turn, and none while nobody has come to hold less since the last look.
 
 use super::{Completion, Edge, StreamId};
 use alloc::collections::VecDeque;
 use core::time::Duration;
-use kiban_ground::Memory;
+use kiban_ground::{Memory, Page};
 use kiban_stack::tcp::Tcp;
 
-/// Writers that are looked at in a turn.
+/// Writers for whose shares is looked in a turn.
 const LOOKS: usize = 64;
 /// What one that is told is expected to take at least: a page, and what a holder is charged beside it.
 const START_BYTES: u64 = 12 << 10;
@@ -22,10 +22,11 @@ pub(crate) const NEXT_TURN: Duration = Duration::from_millis(1);
 /// Writers that wait for memory.
 #[derive(Default)]
 pub(crate) struct PageLine {
-    streams: VecDeque<StreamId>,
-    /// Whether the line waits because no page is left.
-    is_out_of_pages: bool,
-    /// The ledger's releases at the last turn, and how many are to be looked at since.
+    /// Those who may hold more, and found no page.
+    for_pages: VecDeque<StreamId>,
+    /// Those whose share of memory is used up.
+    for_shares: VecDeque<StreamId>,
+    /// The ledger's releases at the last turn, and how many of `for_shares` are to be looked at since.
     seen: u64,
     unseen: usize,
     /// Writes that found no page, and how long the line was then, themselves included, all together.
@@ -35,32 +36,30 @@ pub(crate) struct PageLine {
 
 impl PageLine {
     pub(crate) fn is_empty(&self) -> bool {
-        self.streams.is_empty()
+        self.for_pages.is_empty() && self.for_shares.is_empty()
     }
 
     /// Whether somebody stands here whom only a page is missing.
     pub(crate) fn wants_pages(&self) -> bool {
-        self.is_out_of_pages && !self.streams.is_empty()
+        !self.for_pages.is_empty()
     }
 
     /// Somebody waits whose share of memory is used up.
     pub(crate) fn push(&mut self, stream: StreamId) {
-        self.streams.push_back(stream);
+        self.for_shares.push_back(stream);
     }
 
     /// Somebody has found no page.
     pub(crate) fn push_for_page(&mut self, stream: StreamId) {
-        self.is_out_of_pages = true;
-        self.unseen = self.streams.len() + 1;
-        self.push(stream);
+        self.for_pages.push_back(stream);
         self.waits += 1;
-        self.waiters_met += self.streams.len() as u64;
+        self.waiters_met += self.for_pages.len() as u64;
     }
 
     /// Whether there is somebody to look at though nothing else happens.
     pub(crate) fn is_due(&self, tcp: &Tcp) -> bool {
-        !self.streams.is_empty()
-            && !self.is_out_of_pages
+        !self.for_shares.is_empty()
+            && self.for_pages.is_empty()
             && (self.unseen > 0 || self.seen != tcp.releases())
             && tcp.free_bytes() >= START_BYTES
     }
@@ -73,45 +72,49 @@ impl Edge {
         if self.page_line.is_empty() {
             return;
         }
+        while !self.page_line.for_pages.is_empty() {
+            let Some(page) = memory.transmit.take() else { return };
+            let stream = self.page_line.for_pages.pop_front().expect("the line is not empty");
+            self.hand(stream, page, tcp);
+        }
         let line = &mut self.page_line;
         if line.seen != tcp.releases() {
-            (line.seen, line.unseen) = (tcp.releases(), line.streams.len());
-        }
-        if line.is_out_of_pages {
-            line.unseen = line.streams.len();
+            (line.seen, line.unseen) = (tcp.releases(), line.for_shares.len());
         }
         let looks = line.unseen.min(LOOKS);
         let mut free = tcp.free_bytes();
-        let mut bound = VecDeque::new();
         for _ in 0..looks {
             if free < START_BYTES {
                 break;
             }
-            let Some(stream) = self.page_line.streams.pop_front() else { break };
+            let Some(page) = memory.transmit.take() else { break };
+            let Some(stream) = self.page_line.for_shares.pop_front() else { break };
             self.page_line.unseen -= 1;
-            let Some(state) = self.stream(stream).filter(|state| state.may_write()) else { continue };
-            if tcp.is_shut_out(state.session) {
-                state.waits_for_page = false;
-                continue;
+            if self.hand(stream, page, tcp) {
+                free -= START_BYTES;
             }
-            if tcp.room(state.session) == 0 {
-                bound.push_back(stream);
-                continue;
-            }
-            let Some(page) = memory.transmit.take() else {
-                self.page_line.streams.push_front(stream);
-                self.page_line.is_out_of_pages = true;
-                self.page_line.streams.append(&mut bound);
-                return;
-            };
-            free -= START_BYTES;
-            state.waits_for_page = false;
-            state.page = Some(page);
-            state.wants_room = false;
-            self.completions.push_back(Completion::Writable { stream });
         }
-        self.page_line.is_out_of_pages = false;
-        // Those who may hold no more make way for others.
-        self.page_line.streams.append(&mut bound);
+    }
+
+    /// The first in line is given a page and told, if it may hold more. Whoever may not makes way for others. Whether it was told.
+    fn hand(&mut self, stream: StreamId, page: Page, tcp: &Tcp) -> bool {
+        let Some(state) = self.stream(stream).filter(|state| state.may_write()) else { return false };
+        if tcp.is_shut_out(state.session) {
+            state.waits_for_page = false;
+            return false;
+        }
+        if tcp.room(state.session) == 0 {
+            // Acknowledgements of its own will wake it, or nothing but memory that others let go.
+            state.waits_for_page = tcp.is_empty(state.session);
+            if state.waits_for_page {
+                self.page_line.push(stream);
+            }
+            return false;
+        }
+        state.waits_for_page = false;
+        state.page = Some(page);
+        state.wants_room = false;
+        self.completions.push_back(Completion::Writable { stream });
+        true
     }
 }

@@ -72,6 +72,8 @@ use throttle::Throttle;
 const QUANTUM: usize = 2;
 /// When memory for PDUs ran out and nothing else wakes the board, it looks again after so long.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
+/// How long an address that found less memory than it wants is taken to want some.
+const CONTEST: Duration = Duration::from_secs(5);
 /// Ports that are chosen when the host names none (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 
@@ -323,6 +325,8 @@ pub struct Tcp {
     swept_at: Instant,
     /// Whose share was used up, if that is why.
     short_claim: Option<Claim>,
+    /// Until when an address that found no memory is taken to want some.
+    contest_ends: Instant,
     /// The moment of the last call that knew it.
     now: Instant,
     counters: TcpCounters,
@@ -354,6 +358,7 @@ impl Tcp {
             sweep_at: Instant::NEVER,
             swept_at: Instant::ZERO,
             short_claim: None,
+            contest_ends: Instant::NEVER,
             now: Instant::ZERO,
             counters: TcpCounters::default(),
             config,
@@ -626,6 +631,10 @@ impl Tcp {
         if !found.is_short_of_memory(&self.config, &self.send_share, self.now) {
             return;
         }
+        if self.send_share.is_newcomer(found.claim) {
+            self.send_share.set_contested(true);
+            self.contest_ends = self.now + CONTEST;
+        }
         let (claim, is_bound) = (found.claim, found.is_bound_by_claim(&self.config, &self.send_share));
         if is_bound {
             self.counters.memory_limited_by_address += 1;
@@ -817,6 +826,10 @@ impl Tcp {
             self.on_short_memory(cx.now);
         }
         self.relieve(cx, out);
+        if self.contest_ends <= cx.now {
+            self.send_share.set_contested(false);
+            self.contest_ends = Instant::NEVER;
+        }
         self.retry_at = Instant::NEVER;
         for lane in 0..self.lines.len() {
             let room = rooms.get(lane).copied().unwrap_or(0);

@@ -4,8 +4,11 @@
 //! Session   may hold half of what all others leave, and half of what others of its address leave of the address's share (dynamic
 //!           thresholds with a factor of 1: Choudhury and Hahne 1998), and below `floor_bytes` more than that: n greedy sessions
 //!           settle at 1/(n+1) each, and 1/(n+1) stays free.
-//! Address   the sessions of one peer address (IPv4 /32, IPv6 /64) may together hold half of what other addresses leave; while no
-//!           other holds anything, all but an eighth, which is for the next that comes. With `fairness = "flow"` addresses do not count.
+//! Address   the sessions of one peer address (IPv4 /32, IPv6 /64) may together hold half of what other addresses
+//!           leave. With `fairness = "flow"` addresses do not count.
+//! Sole      while no other address holds or wants anything, the thresholds of an address's sessions leave an eighth for the
+//!           next that comes, and nothing else bounds them: [`FLOORS`] floors each are not cut for that eighth (of the
+//!           board's own services), and one floor is never refused. Floors may add up to more than there is: then the pool refuses, and pages go round.
 //! Owner     the same for the sessions of one attached program; the board's own services are one owner, and have no bound while
 //!           they are alone. Addresses share what their owner may hold.
 //! Earned    of the last half a session may hold [`START_BYTES`], and else twice what its peer has acknowledged of late; of the last eighth
@@ -23,7 +26,7 @@ use alloc::vec::Vec;
 
 /// What a session may hold of the last half before its peer has acknowledged anything: one page.
 const START_BYTES: u32 = 4096;
-/// Sessions whose floors an address, or an owner, may always hold together, as long as anything is left.
+/// Floors that an address, or an owner, may always hold together, as long as anything is left, and each session of a sole address.
 const FLOORS: u64 = 4;
 
 /// The ledger of one pool.
@@ -42,6 +45,8 @@ pub(super) struct Share {
     members: Vec<u32>,
     /// How often somebody came to hold less.
     releases: u64,
+    /// Somebody of an address that holds nothing has found less than it wants of late.
+    is_contested: bool,
 }
 
 impl Share {
@@ -56,6 +61,7 @@ impl Share {
             claims: Vec::new(),
             members: Vec::new(),
             releases: 0,
+            is_contested: false,
         }
     }
 
@@ -84,6 +90,27 @@ impl Share {
     #[inline]
     fn part(limit: u64, others: u64) -> u64 {
         if others == 0 { limit - limit / 8 } else { limit.saturating_sub(others) / 2 }
+    }
+
+    /// Whether nobody but a session's own address (by flow: its owner) holds anything, or has wanted to of late.
+    #[inline]
+    pub(super) fn is_sole(&self, claim: Claim) -> bool {
+        !self.is_contested && self.held == self.of(self.counted(claim))
+    }
+
+    /// Whether others hold memory, and nobody of a session's own address (by flow: its owner) does.
+    pub(super) fn is_newcomer(&self, claim: Claim) -> bool {
+        self.held > 0 && self.of(self.counted(claim)) == 0
+    }
+
+    #[inline]
+    fn counted(&self, claim: Claim) -> u32 {
+        if self.by_address { claim.address } else { claim.owner }
+    }
+
+    /// Says whether others want memory while one address holds everything.
+    pub(super) fn set_contested(&mut self, is_contested: bool) {
+        self.is_contested = is_contested;
     }
 
     /// What a session that holds `own` may hold by its owner and its address.
@@ -119,6 +146,12 @@ impl Share {
             return most.max(floor);
         }
         let most = half.saturating_sub(self.overhead).max(u64::from(floor));
+        if self.is_sole(claim) {
+            // Nobody else wants any: live sessions share evenly, and where there is less than the floors of all, pages go round.
+            let small = (free / 2).saturating_sub(self.overhead).min(FLOORS * u64::from(floor));
+            let small = if claim.is_boards { small } else { 0 };
+            return u32::try_from(most.max(small)).unwrap_or(u32::MAX);
+        }
         let most = if free > self.capacity / 2 { most } else { most.min(self.earned(free, floor, earned)) };
         let bound = free.min(room).saturating_sub(self.overhead);
         u32::try_from(most.min(bound)).unwrap_or(u32::MAX)
@@ -150,6 +183,10 @@ impl Share {
         }
         let charged = self.charge(own);
         let free = self.capacity.saturating_sub(self.held - charged);
+        if claim.is_boards && self.is_sole(claim) {
+            let half = (free / 2).saturating_sub(self.overhead);
+            return u32::try_from(half).unwrap_or(u32::MAX).max(floor);
+        }
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
         let most = half.max(u64::from(floor)).min(room);
@@ -184,7 +221,7 @@ impl Share {
     pub(super) fn is_bound_by_claim(&self, own: u32, floor: u32, claim: Claim) -> bool {
         let charged = self.charge(own);
         let free = self.capacity.saturating_sub(self.held - charged);
-        self.limits && self.claim_allows(charged, floor, claim) < free / 2
+        self.limits && !self.is_sole(claim) && self.claim_allows(charged, floor, claim) < free / 2
     }
 
     /// Whether more than three quarters are held.
@@ -301,6 +338,27 @@ mod tests {
         let mut share = Share::new(64 << 20, 8 << 10).by_flow();
         settle(&mut share, &alloc::vec![claim(1); 600]);
         assert!(share.free() < 1 << 20, "{}", share.free());
+    }
+
+    #[test]
+    fn a_sole_address_has_its_floors_until_another_wants_memory() {
+        const FLOOR: u32 = 16 << 10;
+        let mut share = Share::new(1 << 20, 0);
+        share.change(0, 1 << 20, claim(1));
+        assert_eq!(share.allowance(0, FLOOR, claim(1), 0), FLOOR, "floors may overcommit the ledger");
+        assert_eq!(share.allowance(0, FLOOR, claim(2), 0), 0, "another waits for those who give memory back");
+        share.set_contested(true);
+        assert_eq!(share.allowance(0, FLOOR, claim(1), u32::MAX), 0, "and meanwhile the first takes no more");
+        share.set_contested(false);
+        assert_eq!(share.allowance(0, FLOOR, claim(1), 0), FLOOR);
+        // With something held by another the rules for several hold, whatever was wanted.
+        share.change(0, 1, claim(2));
+        assert_eq!(share.allowance(0, FLOOR, claim(1), u32::MAX), 0);
+        // A session's four floors are not cut for the eighth that is kept for the next.
+        let mut share = Share::new(1 << 20, 0);
+        share.change(0, 896 << 10, claim(1));
+        assert_eq!(share.allowance(0, FLOOR, claim(1), 0), 64 << 10);
+        assert!(!share.is_bound_by_claim(0, FLOOR, claim(1)));
     }
 
     #[test]
