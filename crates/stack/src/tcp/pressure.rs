@@ -76,7 +76,8 @@ impl Tcp {
             None => {
                 // An eighth is what one address leaves. Where less is left, many want what they cannot have.
                 let target = if promised < WHOLE / 8 { WHOLE / 2 } else { SHORT };
-                self.send_share.capacity() * target.saturating_sub(promised) / WHOLE
+                // Where only pages are short, one at a time.
+                (self.send_share.capacity() * target.saturating_sub(promised) / WHOLE).max(1)
             }
         };
         let mut freed = 0;
