@@ -875,9 +875,22 @@ fn connects_and_closes() {
         }
     };
     let threads = || std::fs::read_dir("/proc/self/task").expect("a list").count();
+    // A thread that closes what a connection has left unread ends by itself.
+    let closes = || {
+        let threads = std::fs::read_dir("/proc/self/task").expect("a list");
+        let names =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+        names.into_iter().any(|name| name.trim_end() == "kiban-closing")
+    };
+    let settle = || {
+        let patience = std::iter::repeat_n((), 1_000_000);
+        assert!(patience.map(|()| std::thread::yield_now()).any(|()| !closes()), "closing does not end");
+    };
     connect_and_close(rounds / 10);
+    settle();
     let (before, before_threads) = (held(), threads());
     connect_and_close(rounds);
+    settle();
     let after = held();
     let engine = below::engine().expect("an engine");
     let left = engine.in_use();
