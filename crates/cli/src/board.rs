@@ -82,9 +82,10 @@ impl Down {
 
 /// Record what passes at a port of a board that runs, as Wireshark reads it.
 ///
-/// It ends when its time is over, when so many packets are in the file, on ctrl-c, and after a day; then it is told how many packets went
-/// into which file. The board's process writes the file, while all goes on; whoever ends this command, the file is whole. The board may
-/// write in directories for temporary files and in those that `write` of [sandbox] names (docs/operations.md).
+/// The recording ends after `--seconds`, after `--packets`, on ctrl-c, or after a day. The command then
+/// prints the file's name and the number of packets in it. The board's process writes the file without
+/// interrupting traffic, and the file is complete however this command ends. The board may write in
+/// directories for temporary files and in those that `write` of [sandbox] names (docs/operations.md).
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\n\nExit status: 0 when the file is whole, 1 otherwise."

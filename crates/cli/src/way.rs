@@ -153,7 +153,7 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
         tokio::runtime::Builder::new_current_thread()
     };
     kiban_real::runtime::build(builder.enable_all())
-        .map_err(|error| format!("the system gives no threads or events: {error}"))
+        .map_err(|error| format!("cannot start threads or event polling: {error}"))
 }
 
 /// Why nobody can be heard, and what to do.

@@ -194,7 +194,7 @@ impl Peer {
         if seen.bytes == 0 {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        let message = "not one piece of shared memory: descriptors of another number, or of another kind";
+        let message = "expected exactly one shared-memory descriptor (a memfd)";
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
