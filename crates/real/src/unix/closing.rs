@@ -12,7 +12,7 @@
 
 use crate::turn::quietly;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 /// Threads that close, each with one that ends.
@@ -65,9 +65,15 @@ fn work() {
 fn release(file: OwnedFd) {
     let (tell, held) = mpsc::channel();
     let (done, end) = mpsc::channel::<()>();
+    let number = file.as_raw_fd() as libc::c_uint;
     let holds = spawn(move || {
-        copy_table();
+        // close_range(2) may be called where unshare(2) may not, as in a container. What lies above the file is not even copied.
+        let has_table = close_range(number + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE);
         let _ = tell.send(());
+        if has_table && number > 0 {
+            // A copy keeps a socket that the process closes meanwhile: its port, for example, would stay taken.
+            close_range(0, number - 1, 0);
+        }
         // Until the other end is dropped.
         let _ = end.recv();
     });
@@ -78,10 +84,10 @@ fn release(file: OwnedFd) {
     drop(done);
 }
 
-/// Gives this thread a descriptor table of its own, with the same files.
-fn copy_table() {
-    // close_range(2) may be called where unshare(2) may not, as in a container. Of this range nothing is open.
-    let (first, last, flags) = (libc::c_uint::MAX, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE);
-    // SAFETY: this thread alone gets another table; it opens and closes nothing, and ends. A refusal changes nothing.
-    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+/// Closes a range of this thread's descriptors; with CLOSE_RANGE_UNSHARE in a table of its own. False: the system refuses, and nothing
+/// has changed.
+fn close_range(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint) -> bool {
+    // SAFETY: the thread either has a table of its own by now, or gets one by this call: no descriptor of the process is closed.
+    // It opens nothing, uses no descriptor any more, and ends.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
 }

@@ -227,6 +227,8 @@ impl Peer {
             match self.receive(&mut bytes) {
                 Ok(0) => return true,
                 Ok(_) => {}
+                // An honest caller whose call nobody has taken yet: its memory is closed without waiting.
+                Err(_) if self.receive_memory(&mut bytes).is_ok() => {}
                 Err(_) => return false,
             }
         }
@@ -342,8 +344,8 @@ impl Listener {
         for _ in 0..2 * BACKLOG {
             match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => drop(Peer::with(socket, true)),
-                // What a socket says that was shut down, and has nobody.
-                Err(Errno::INVAL) => return true,
+                // What a socket says that was shut down, and has nobody: the latter where it does not block.
+                Err(Errno::INVAL | Errno::AGAIN) => return true,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(_) => return false,
             }
