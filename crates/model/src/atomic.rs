@@ -1,5 +1,6 @@
 //! The checker's atomics, with one ordering made weaker when a canary asks for it.
 
+pub(crate) use loom::thread::yield_now;
 use std::cell::Cell;
 pub(crate) use std::sync::atomic::Ordering;
 
@@ -59,6 +60,46 @@ macro_rules! watched {
     )*};
 }
 watched!(AtomicU32, u32; AtomicI64, i64);
+
+pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    pub(crate) fn new(value: bool) -> AtomicBool {
+        AtomicBool(loom::sync::atomic::AtomicBool::new(value))
+    }
+    pub(crate) fn store(&self, value: bool, asked: Ordering) {
+        self.0.store(value, order(asked));
+    }
+    pub(crate) fn compare_exchange_weak(
+        &self,
+        current: bool,
+        new: bool,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<bool, bool> {
+        self.0.compare_exchange_weak(current, new, order(success), order(failure))
+    }
+}
+
+pub(crate) struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+
+impl<T> AtomicPtr<T> {
+    pub(crate) fn new(value: *mut T) -> AtomicPtr<T> {
+        AtomicPtr(loom::sync::atomic::AtomicPtr::new(value))
+    }
+    pub(crate) fn load(&self, asked: Ordering) -> *mut T {
+        self.0.load(order(asked))
+    }
+    pub(crate) fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(current, new, order(success), order(failure))
+    }
+}
 
 /// A cell whose users the checker watches: who gets the pointer counts as a writer at that moment.
 pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);

@@ -1,5 +1,5 @@
-//! Lock-free structures under a model checker (loom): each file of `ground` is compiled here as it is shipped, with the
-//! checker's atomics in the place of the processor's.
+//! Lock-free structures under a model checker (loom): files of `ground` and `verbs` are compiled here as they are
+//! shipped, with the checker's atomics in the place of the processor's.
 //!
 //! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or three threads.
 //! Payload   is kept in cells that the checker watches: who reads or writes one while another thread may write it has broken
@@ -29,19 +29,26 @@ mod depot;
 #[path = "../../ground/src/pipe.rs"]
 mod pipe;
 #[allow(dead_code, reason = "as above")]
+#[path = "../../verbs/src/published.rs"]
+mod published;
+#[allow(dead_code, reason = "as above")]
 #[path = "../../ground/src/references.rs"]
 mod references;
 mod region;
 #[allow(dead_code, missing_docs, unused_unsafe, unreachable_pub, reason = "as above")]
 #[path = "../../ground/src/ring.rs"]
 mod ring;
+#[path = "../../verbs/src/spin.rs"]
+mod spin;
 
 pub use atomic::weaken;
 
 use depot::{Depot, Slot};
 use loom::thread;
+use published::Published;
 use references::References;
 use region::{Region, SharedBytes};
+use spin::SpinLock;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -225,5 +232,119 @@ pub fn bytes_cross_a_pipe_in_order_and_alone() {
         }
         assert_eq!(got, [1, 2, 3]);
         sender.join().expect("it sent");
+    });
+}
+
+/// Two threads take a spin lock, each twice, and write to what it guards.
+#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
+pub fn the_holder_of_a_spin_lock_is_alone() {
+    check(|| {
+        let shared = Arc::new((SpinLock::new(), loom::cell::UnsafeCell::new(0)));
+        let user = |shared: Arc<(SpinLock, loom::cell::UnsafeCell<u32>)>| {
+            for _ in 0..2 {
+                shared.0.lock();
+                // SAFETY: the lock is held.
+                shared.1.with_mut(|guarded| unsafe { *guarded += 1 });
+                shared.0.unlock();
+            }
+        };
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || user(shared)
+        });
+        user(shared.clone());
+        other.join().expect("it gave the lock back");
+        shared.0.lock();
+        // SAFETY: the lock is held.
+        shared.1.with(|guarded| assert_eq!(unsafe { *guarded }, 4));
+    });
+}
+
+/// A published value, and the one before it. Its end counts as a use of it.
+struct Link {
+    value: Watched,
+    before: Option<&'static Link>,
+}
+
+// SAFETY: the value is published, and from then on read alone: this is what is checked.
+unsafe impl Sync for Link {}
+
+impl Link {
+    /// Makes a value whose content is written after its cell was made.
+    fn new(before: Option<&'static Link>, witness: &loom::sync::Arc<()>) -> Link {
+        let value = Watched(loom::cell::UnsafeCell::new(0), witness.clone());
+        // SAFETY: no other thread has seen it.
+        value.0.with_mut(|value| unsafe { *value = 1 });
+        Link { value, before }
+    }
+
+    /// Reads this value and all before it, and counts them.
+    fn read(&self) -> usize {
+        core::iter::successors(Some(self), |link| link.before)
+            // SAFETY: nobody writes to what is published.
+            .map(|link| link.value.0.with(|value| assert_eq!(unsafe { *value }, 1)))
+            .count()
+    }
+}
+
+/// A place to publish links; at its end all of them go, which the process's never do.
+struct Links(Published<Link>);
+
+impl Links {
+    fn new() -> (Arc<Links>, loom::sync::Arc<()>) {
+        let none = atomic::AtomicPtr::new(core::ptr::null_mut());
+        // The checker finds a value that is not freed, or twice, by the witness's count.
+        (Arc::new(Links(Published(none))), loom::sync::Arc::new(()))
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The checker has found something: the ends of the values would be found too.
+            return;
+        }
+        let mut next = self.0.get().map(core::ptr::from_ref);
+        while let Some(link) = next {
+            // SAFETY: `publish` boxed it, and no thread uses it any more.
+            next = unsafe { Box::from_raw(link.cast_mut()) }.before.map(core::ptr::from_ref);
+        }
+    }
+}
+
+/// Two threads make a value on first use: both use the same one, and the other is dropped.
+pub fn two_first_users_of_a_published_value_use_the_same() {
+    check(|| {
+        let (links, witness) = Links::new();
+        let user = |links: Arc<Links>, witness: loom::sync::Arc<()>| {
+            let made = links.0.get_or_make(|_| true, || Ok::<_, ()>(Link::new(None, &witness)));
+            let made = made.expect("it can be made");
+            assert_eq!(made.read(), 1);
+            core::ptr::from_ref(made).addr()
+        };
+        let other = thread::spawn({
+            let (links, witness) = (links.clone(), witness.clone());
+            move || user(links, witness)
+        });
+        let mine = user(links.clone(), witness);
+        assert_eq!(mine, other.join().expect("it has used the value"));
+    });
+}
+
+/// Two threads each try once to put a link at the head of a list, while a third reads it: what it finds is whole.
+pub fn readers_of_a_published_list_see_each_link_whole() {
+    check(|| {
+        let (links, witness) = Links::new();
+        let threads = [(); 2].map(|()| {
+            let (links, witness) = (links.clone(), witness.clone());
+            thread::spawn(move || {
+                let newest = links.0.get();
+                assert!(links.0.publish(newest, Link::new(newest, &witness)).read() > 0);
+            })
+        });
+        thread::yield_now();
+        assert!(links.0.get().map_or(0, Link::read) <= 2);
+        threads.into_iter().for_each(|thread| thread.join().expect("it has published"));
+        assert!(links.0.get().map_or(0, Link::read) >= 1);
     });
 }

@@ -44,3 +44,18 @@ fn entries_cross_a_ring_in_order_and_alone() {
 fn bytes_cross_a_pipe_in_order_and_alone() {
     holds_and_needs(model::bytes_cross_a_pipe_in_order_and_alone, &[Acquire, Release]);
 }
+
+#[test]
+fn the_holder_of_a_spin_lock_is_alone() {
+    holds_and_needs(model::the_holder_of_a_spin_lock_is_alone, &[Acquire, Release]);
+}
+
+#[test]
+fn two_first_users_of_a_published_value_use_the_same() {
+    holds_and_needs(model::two_first_users_of_a_published_value_use_the_same, &[Acquire, Release]);
+}
+
+#[test]
+fn readers_of_a_published_list_see_each_link_whole() {
+    holds_and_needs(model::readers_of_a_published_list_see_each_link_whole, &[Acquire, Release]);
+}

@@ -37,6 +37,9 @@ pub(crate) struct Context {
     objects: AtomicUsize,
 }
 
+// SAFETY: the struct of C is the program's, by the rules of verbs (ibv_open_device(3)); the rest is made for several threads.
+unsafe impl Sync for Context {}
+
 /// Kinds of objects in cookies, whose low bits pointers leave free.
 pub(crate) const CQ: u64 = 0;
 pub(crate) const QP: u64 = 1;
@@ -49,7 +52,7 @@ pub(crate) fn tag(object: *mut c_void, kind: u64) -> u64 {
 
 impl Context {
     /// Opens a device.
-    pub(crate) fn open(device: &'static Device) -> Result<*mut ibv_context, c_int> {
+    fn open(device: &'static Device) -> Result<Context, c_int> {
         let engine = engine()?;
         let happenings = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         let mut abi = verbs_context::ZERO;
@@ -60,15 +63,14 @@ impl Context {
         abi.context.num_comp_vectors = 1;
         abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
         crate::table::fill(&mut abi);
-        let context = Box::into_raw(Box::new(Context {
+        Ok(Context {
             abi: UnsafeCell::new(abi),
             born: Generation::now(),
             engine,
             device,
             happenings: Arc::new(happenings),
             objects: AtomicUsize::new(0),
-        }));
-        Ok(context.wrapping_byte_add(offset_of!(verbs_context, context)).cast())
+        })
     }
 
     /// # Safety
@@ -86,7 +88,8 @@ impl Context {
 
     /// As programs have it.
     pub(crate) fn abi(&self) -> *mut ibv_context {
-        self.abi.get().wrapping_byte_add(offset_of!(verbs_context, context)).cast()
+        let whole = core::ptr::from_ref(self).cast_mut();
+        whole.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
     }
 
     /// An object is made of it.
@@ -116,29 +119,16 @@ pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
 
 /// The same, of a device.
 pub(crate) fn shared_of(device: &'static Device) -> Result<*mut ibv_context, c_int> {
-    loop {
-        let known = device.shared.load(Ordering::Acquire);
-        // SAFETY: shared contexts stay for ever; one of the parent's is of no use to a forked child.
-        if unsafe { Context::given(known) }.is_ok() {
-            return Ok(known);
-        }
-        let made = Context::open(device)?;
-        if device.shared.compare_exchange(known, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            return Ok(made);
-        }
-        // SAFETY: nobody has seen it.
-        unsafe { close(made) };
-    }
+    // One of the parent's is of no use to a forked child.
+    let shared = device.shared.get_or_make(|known| known.born.is_now(), || Context::open(device))?;
+    Ok(shared.abi())
 }
 
-/// # Safety
-/// A context that nobody uses.
-unsafe fn close(context: *mut ibv_context) {
-    let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
-    // SAFETY: made by `open`.
-    let whole = unsafe { Box::from_raw(whole) };
-    if whole.born.is_now() {
-        whole.engine.forget_channel(&whole.happenings);
+impl Drop for Context {
+    fn drop(&mut self) {
+        if self.born.is_now() {
+            self.engine.forget_channel(&self.happenings);
+        }
     }
 }
 
@@ -148,10 +138,17 @@ unsafe fn close(context: *mut ibv_context) {
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     call(null_mut(), || {
         // SAFETY: promised by the caller.
-        unsafe { Device::given(device) }.and_then(Context::open).unwrap_or_else(|error| {
-            set_errno(error);
-            null_mut()
-        })
+        let opened = unsafe { Device::given(device) }.and_then(Context::open);
+        opened.map_or_else(
+            |error| {
+                set_errno(error);
+                null_mut()
+            },
+            |context| {
+                let whole = Box::into_raw(Box::new(context));
+                whole.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
+            },
+        )
     })
 }
 
@@ -163,12 +160,13 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         // SAFETY: promised by the caller.
         match unsafe { Context::given(context) } {
             // The connection manager may give it to its next identifier.
-            Ok(open) if open.device.shared.load(Ordering::Acquire) == context => 0,
+            Ok(open) if open.device.shared.get().is_some_and(|shared| shared.abi() == context) => 0,
             // rdma-core frees what programs leave behind with the context; here what is left would point to nothing.
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
-                // SAFETY: it is open, and nothing is left of it.
-                unsafe { close(context) };
+                let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
+                // SAFETY: it is open, boxed by `ibv_open_device`, and nothing is left of it.
+                drop(unsafe { Box::from_raw(whole) });
                 0
             }
             // A child closes what its parent opened: only the child's copy of the files.

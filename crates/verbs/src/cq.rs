@@ -13,9 +13,10 @@ use crate::border::{call, found, number, pointer};
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::memory::Pd;
+use crate::spin::SpinLock;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use kiban_real::verbs::{Channel, Completion, CqTells, Kind, Notify, Status};
 use std::io;
 use std::sync::Arc;
@@ -58,8 +59,8 @@ pub(crate) struct Cq {
     told: Acknowledged,
     /// Asynchronous events.
     pub(crate) events: Acknowledged,
-    /// Somebody is between `start_poll` and `end_poll`: the only one who uses `taken`.
-    polling: AtomicBool,
+    /// Held from `start_poll` to `end_poll`: its holder alone uses `taken`.
+    polling: SpinLock,
     taken: Cell<(ibv_wc, u64)>,
 }
 
@@ -212,12 +213,10 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr
         if asked.is_some_and(|asked| asked.comp_mask != 0) {
             return Err(libc::EINVAL);
         }
-        while queue.polling.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
+        queue.polling.lock();
         let taken = queue.take();
         if taken != Ok(true) {
-            queue.polling.store(false, Ordering::Release);
+            queue.polling.unlock();
         }
         if taken? { Ok(()) } else { Err(libc::ENOENT) }
     })
@@ -233,7 +232,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: as above.
     if let Ok(queue) = unsafe { given::<Cq>(cq) } {
-        queue.polling.store(false, Ordering::Release);
+        queue.polling.unlock();
     }
 }
 
@@ -323,7 +322,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
         channel,
         told: Acknowledged::default(),
         events: Acknowledged::default(),
-        polling: AtomicBool::new(false),
+        polling: SpinLock::new(),
         taken: Cell::new((ibv_wc::ZERO, 0)),
     }));
     let tells = CqTells {

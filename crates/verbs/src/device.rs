@@ -6,11 +6,13 @@
 //! Shows     `KIBAN_TRANSPORT`: `ib`, a channel adapter with RoCE v2's GIDs, which most programs want; or `iwarp`, what it is.
 
 use crate::abi::*;
+use crate::atomic::AtomicPtr;
 use crate::border::{call, set_errno};
+use crate::context::Context;
 use crate::interfaces::{Interface, Interfaces};
+use crate::published::Published;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
 use kiban_real::verbs::gid;
 use std::io::{Write, stderr};
 use std::net::{IpAddr, Ipv4Addr};
@@ -55,15 +57,18 @@ pub(crate) struct Device {
     pub(crate) guid: [u8; 8],
     pub(crate) index: u32,
     /// The context that identifiers of the connection manager share.
-    pub(crate) shared: AtomicPtr<ibv_context>,
+    pub(crate) shared: Published<Context>,
     /// Those that were there before.
-    next: *const Device,
+    next: Option<&'static Device>,
 }
 
-static DEVICES: AtomicPtr<Device> = AtomicPtr::new(null_mut());
+// SAFETY: nothing changes in a device but `shared`, which is made for several threads; its pointers are null.
+unsafe impl Sync for Device {}
+
+static DEVICES: Published<Device> = Published(AtomicPtr::new(null_mut()));
 
 impl Device {
-    fn new(interface: &Interface, index: u32, next: *const Device) -> Device {
+    fn new(interface: &Interface, index: u32, next: Option<&'static Device>) -> Device {
         let mut abi = ibv_device::ZERO;
         (abi.node_type, abi.transport_type) = match transport() {
             Transport::Ib => (IBV_NODE_CA, IBV_TRANSPORT_IB),
@@ -74,7 +79,8 @@ impl Device {
         write(&mut abi.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
         write(&mut abi.ibdev_path, &format!("/sys/class/infiniband/kiban{index}"));
         let address = interface.address;
-        Device { abi, address, guid: guid(interface), index, shared: AtomicPtr::new(null_mut()), next }
+        let shared = Published(AtomicPtr::new(null_mut()));
+        Device { abi, address, guid: guid(interface), index, shared, next }
     }
 
     /// As programs have it.
@@ -89,35 +95,18 @@ impl Device {
         unsafe { pointer.cast::<Device>().as_ref() }.ok_or(libc::EINVAL)
     }
 
-    fn newest() -> Option<&'static Device> {
-        // SAFETY: devices of the list stay for ever.
-        unsafe { DEVICES.load(Ordering::Acquire).as_ref() }
-    }
-
     fn known(address: IpAddr) -> Option<&'static Device> {
-        let mut device = Device::newest();
-        while let Some(known) = device.filter(|known| known.address != address) {
-            // SAFETY: as above.
-            device = unsafe { known.next.as_ref() };
-        }
-        device
+        core::iter::successors(DEVICES.get(), |device| device.next).find(|device| device.address == address)
     }
 
     fn of(interface: &Interface) -> &'static Device {
         loop {
+            let newest = DEVICES.get();
             if let Some(known) = Device::known(interface.address) {
                 return known;
             }
-            let newest = Device::newest();
-            let (next, index) =
-                newest.map_or((null_mut(), 0), |one| (core::ptr::from_ref(one).cast_mut(), one.index + 1));
-            let made = Box::into_raw(Box::new(Device::new(interface, index, next)));
-            if DEVICES.compare_exchange(next, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                // SAFETY: it is in the list, and stays.
-                return unsafe { &*made };
-            }
-            // SAFETY: nobody has seen it.
-            drop(unsafe { Box::from_raw(made) });
+            let index = newest.map_or(0, |newest| newest.index + 1);
+            DEVICES.publish(newest, Device::new(interface, index, newest));
         }
     }
 

@@ -6,13 +6,15 @@
 //!           the child's first call makes an engine of the child's own. The parent notices nothing.
 //! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from neither.
 
+use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::published::Published;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 use kiban_real::verbs::{Engine, Refusal, Ways};
 
-static CURRENT: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
+static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -37,17 +39,16 @@ impl Generation {
 /// In a child, after fork(2): stores alone are allowed here.
 extern "C" fn on_fork() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    CURRENT.store(null_mut(), Ordering::Relaxed);
 }
 
 /// The process's engine, or the number of an error.
 pub(crate) fn engine() -> Result<&'static Engine, c_int> {
-    // SAFETY: only engines that live for ever are stored.
-    if let Some(engine) = unsafe { CURRENT.load(Ordering::Acquire).as_ref() } {
-        return Ok(engine);
-    }
+    CURRENT.get_or_make(|(born, _)| born.is_now(), make).map(|(_, engine)| engine)
+}
+
+fn make() -> Result<(Generation, Engine), c_int> {
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the function makes two stores. It fails for want of memory; then a fork is not noticed.
+        // SAFETY: the function makes one store. It fails for want of memory; then a fork is not noticed.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
     let ways = Ways {
@@ -56,17 +57,7 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
     };
     let made =
         quietly(|| Engine::open(ways)).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
-    let made = Box::into_raw(Box::new(made));
-    match CURRENT.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: it was just made, and is never freed from now on.
-        Ok(_) => Ok(unsafe { &*made }),
-        Err(others) => {
-            // SAFETY: nobody has seen it.
-            drop(unsafe { Box::from_raw(made) });
-            // SAFETY: as above.
-            Ok(unsafe { &*others })
-        }
-    }
+    Ok((Generation::now(), made))
 }
 
 /// Threads that are made meanwhile take no signals: those are for the program's own.

@@ -10,9 +10,9 @@ use crate::engine::{given, refused};
 use crate::memory::{set_window_key, window_key};
 use crate::post::{bind, compare_swap, datagram, fetch_add, finished, inlined, told};
 use crate::qp::Qp;
+use crate::spin::SpinLock;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
 use kiban_real::verbs::{Data, Operation, Place, SendWork, Service, Sge};
 
 const OF_UD: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
@@ -51,14 +51,14 @@ struct Gathered {
 /// Where requests gather.
 pub(crate) struct Batch {
     offered: bool,
-    /// Somebody is between start and end: the only one who uses `gathered`.
-    open: AtomicBool,
+    /// Held from start to end: its holder alone uses `gathered`.
+    open: SpinLock,
     gathered: UnsafeCell<Gathered>,
 }
 
 impl Batch {
     pub(crate) fn new(offered: bool) -> Batch {
-        Batch { offered, open: AtomicBool::new(false), gathered: UnsafeCell::default() }
+        Batch { offered, open: SpinLock::new(), gathered: UnsafeCell::default() }
     }
 
     /// Whether the program asked for these calls.
@@ -120,9 +120,7 @@ unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>)
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: the caller's queue pair.
     let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
-    while pair.batch.open.swap(true, Ordering::Acquire) {
-        std::thread::yield_now();
-    }
+    pair.batch.open.lock();
     // SAFETY: the lock is held from here on.
     let gathered = unsafe { &mut *pair.batch.gathered.get() };
     gathered.works.clear();
@@ -143,7 +141,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             pair.context.engine.post_sends_together(pair.number, gathered.works.drain(..)).map_err(refused)
         };
         gathered.works.clear();
-        pair.batch.open.store(false, Ordering::Release);
+        pair.batch.open.unlock();
         done
     })
 }
@@ -153,7 +151,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     if let Ok(pair) = unsafe { given::<Qp>(qp) } {
         // SAFETY: as above.
         unsafe { (*pair.batch.gathered.get()).works.clear() };
-        pair.batch.open.store(false, Ordering::Release);
+        pair.batch.open.unlock();
     }
 }
 

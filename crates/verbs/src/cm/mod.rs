@@ -28,9 +28,11 @@ mod tests;
 
 use self::channel::{Channels, Handed};
 use self::id::Id;
+use crate::atomic::AtomicPtr;
+use crate::published::Published;
+use core::convert::Infallible;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A lock, whoever panicked under it.
@@ -60,27 +62,22 @@ struct World {
 
 /// The process's.
 fn world() -> &'static World {
-    static WORLD: AtomicPtr<World> = AtomicPtr::new(core::ptr::null_mut());
+    static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
     let process = std::process::id();
-    loop {
-        let found = WORLD.load(Ordering::Acquire);
-        // SAFETY: null, or a world that was leaked below.
-        if let Some(world) = unsafe { found.as_ref() }.filter(|world| world.process == process) {
-            return world;
-        }
-        // The first here, or the first since a fork: what the parent had stays where it is, since the child has a copy of
-        // locks that some thread of the parent may have held.
-        let made = Box::into_raw(Box::new(World {
-            process,
-            ids: Mutex::default(),
-            channels: Mutex::default(),
-            events: Mutex::default(),
-            taken: Mutex::default(),
-            domains: Mutex::default(),
-        }));
-        if WORLD.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it was made above, and nobody has seen it.
-            drop(unsafe { Box::from_raw(made) });
-        }
-    }
+    // The first here, or the first since a fork: what the parent had stays where it is, since the child has a copy of
+    // locks that some thread of the parent may have held.
+    let Ok(world) = WORLD.get_or_make(
+        |world| world.process == process,
+        || {
+            Ok::<_, Infallible>(World {
+                process,
+                ids: Mutex::default(),
+                channels: Mutex::default(),
+                events: Mutex::default(),
+                taken: Mutex::default(),
+                domains: Mutex::default(),
+            })
+        },
+    );
+    world
 }

@@ -5,10 +5,11 @@
 use super::repoll::Repoll;
 use super::service::{self, Job};
 use super::socket::Socket;
+use crate::atomic::AtomicPtr;
 use crate::engine::{Generation, engine};
+use crate::published::Published;
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
 use kiban_real::verbs::{Channel, Engine, Happening};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -30,37 +31,29 @@ pub(super) struct World {
     pub(super) has_service: Mutex<bool>,
 }
 
-static CURRENT: AtomicPtr<World> = AtomicPtr::new(null_mut());
+static CURRENT: Published<World> = Published(AtomicPtr::new(null_mut()));
 
 /// This process's, if it has any.
 fn current() -> Option<&'static World> {
-    // SAFETY: only worlds that live for ever are stored.
-    let world = unsafe { CURRENT.load(Ordering::Acquire).as_ref() }?;
-    world.born.is_now().then_some(world)
+    CURRENT.get().filter(|world| world.born.is_now())
 }
 
 /// This process's.
 pub(super) fn world() -> Result<&'static World, c_int> {
     // The engine notices forks from when it is first asked for.
     let engine = engine()?;
-    if let Some(world) = current() {
-        return Ok(world);
-    }
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
-    let before = CURRENT.load(Ordering::Acquire);
-    let made = Box::into_raw(Box::new(World {
-        born: Generation::now(),
-        engine,
-        jobs: Arc::new(Channel::new().map_err(number)?),
-        happenings: Arc::new(Channel::new().map_err(number)?),
-        things: RwLock::default(),
-        has_service: Mutex::new(false),
-    }));
-    if CURRENT.compare_exchange(before, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: nobody has seen it.
-        drop(unsafe { Box::from_raw(made) });
-    }
-    current().ok_or(libc::EAGAIN)
+    let make = || {
+        Ok(World {
+            born: Generation::now(),
+            engine,
+            jobs: Arc::new(Channel::new().map_err(number)?),
+            happenings: Arc::new(Channel::new().map_err(number)?),
+            things: RwLock::default(),
+            has_service: Mutex::new(false),
+        })
+    };
+    CURRENT.get_or_make(|world| world.born.is_now(), make)
 }
 
 /// What a number stands for.
