@@ -1,5 +1,5 @@
-//! Lock-free structures under a model checker (loom): files of `ground` and `verbs` are compiled here as they are
-//! shipped, with the checker's atomics in the place of the processor's.
+//! Lock-free structures under a model checker (loom): files of `ground` and `verbs` are compiled here as they
+//! are shipped, with the checker's atomics in the place of the processor's.
 //!
 //! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or three threads.
 //! Payload   is kept in cells that the checker watches: who reads or writes one while another thread may write it has broken
@@ -8,7 +8,18 @@
 //! Bounds    two preemptions in each run. The checker does not see that a thread could have run before a load when the same
 //!           place is loaded again before it is written: models yield where that matters.
 //! Elsewhere the doorbell, which is generic over its atomics, is checked in `ground/tests/bell_model.rs`.
-//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks.
+//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks. And these, whose flags
+//!           are woven into locks, files or signals, which the checker has not:
+//!           - `real/src/turn`: `followers` is counted (SeqCst) against `try_lock` of the driver's mutex, and a
+//!             follower sleeps 20 ms at most, so that a lost wake-up costs that time; `helper_drives` and the
+//!             helper's `ends` are followed by the ring of an eventfd's bell.
+//!           - `real/src/doors.rs`: `woken`, which is stored before the bell rings. The bell's own model has a
+//!             payload that is announced in this order; `Waker` itself is not compiled there.
+//!           - `verbs/src/rsocket/socket.rs`: `seen` and `sleepers` (SeqCst), between a mutex and a channel.
+//!           - `real/src/sandbox/threads.rs`: a counter between a thread and its signal handlers.
+//!           - `real/src/link/xsk.rs`: the rings of AF_XDP, whose other side is the kernel.
+//!           - `service/src`: `tape.rs`, `orders.rs`, `switch.rs`: flags beside mutexes. Counters that are Relaxed
+//!             everywhere order nothing.
 
 // The structures' own tests are their crate's, which has what they need.
 #![cfg(not(test))]

@@ -37,7 +37,8 @@ pub(crate) struct Context {
     objects: AtomicUsize,
 }
 
-// SAFETY: the struct of C is the program's, by the rules of verbs (ibv_open_device(3)); the rest is made for several threads.
+// SAFETY: the struct of C is the program's, by the rules of verbs (ibv_open_device(3)); the rest is made for
+// several threads.
 unsafe impl Sync for Context {}
 
 /// Kinds of objects in cookies, whose low bits pointers leave free.

@@ -14,8 +14,8 @@ impl SpinLock {
         SpinLock(AtomicBool::new(false))
     }
 
-    /// Waits until the lock is free and takes it. Acquire: what its last holder did happened before. A try in vain writes
-    /// nothing, so that it cannot hide the holder's store from the model checker.
+    /// Waits until the lock is free and takes it. Acquire: what its last holder did happened before. A try in
+    /// vain writes nothing, so that it cannot hide the holder's store from the model checker.
     #[inline]
     pub(crate) fn lock(&self) {
         while self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -23,7 +23,8 @@ impl SpinLock {
         }
     }
 
-    /// Gives back the lock, which the caller holds. Release: what it did happens before the next holder's work.
+    /// Gives back the lock, which the caller holds. Release: what it did happens before the next holder's
+    /// work.
     #[inline]
     pub(crate) fn unlock(&self) {
         self.0.store(false, Ordering::Release);
