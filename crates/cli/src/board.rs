@@ -85,7 +85,7 @@ impl Down {
 /// The recording ends after `--seconds`, after `--packets`, on ctrl-c, or after a day. The command then
 /// prints the file's name and the number of packets in it. The board's process writes the file without
 /// interrupting traffic, and the file is complete however this command ends. The board may write in
-/// directories for temporary files and in those that `write` of [sandbox] names (docs/operations.md).
+/// directories for temporary files and in those that `write` of `[sandbox]` names (docs/operations.md).
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\n\nExit status: 0 when the file is whole, 1 otherwise."

@@ -5,7 +5,7 @@
 //! Drawn     profile, MTU, buffers, memory, Nagle, SACK, cutting and merging of each board; delay, loss, duplication,
 //!           reordering and corruption of each direction; for every conversation who opens, how much each side writes and
 //!           how, how slowly it reads, whether it finishes first or after its peer, whether it aborts in the middle.
-//! Size      a search is worth as much as it tries: what its worlds carry is cut to [`SEGMENTS`], and each costs at most
+//! Size      a search is worth as much as it tries: what its worlds carry is cut to `SEGMENTS`, and each costs at most
 //!           [`Size::work_max`], whatever the input. Worlds as large as they are drawn are a test of their own.
 //! Promises  every conversation that nobody aborts ends whole in both directions; those aborted end; no session is left;
 //!           memory comes home; nobody is idle while work waits.

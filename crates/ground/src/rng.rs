@@ -64,7 +64,7 @@ impl SecureRng {
         self.0.next_u32()
     }
 
-    /// Draws a number in `0..bound`, as [`below`] maps it.
+    /// Draws a number in `0..bound`, as `below` maps it.
     pub fn below(&mut self, bound: u64) -> u64 {
         below(self.draw(), bound)
     }

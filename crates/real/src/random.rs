@@ -28,7 +28,7 @@ pub fn bytes<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
 /// Returns the key of one board, NIC or endpoint. Each has its own.
 ///
 /// # Errors
-/// As [`bytes`].
+/// As [`bytes`](fn@bytes).
 pub fn key() -> io::Result<RngKey> {
     bytes().map(RngKey::from_bytes)
 }

@@ -6,8 +6,8 @@
 //!           a descriptor table of its own, a copy of the process's, holds the files until all others have let go of them,
 //!           and ends. The closing is then part of its end, and takes no time.
 //! Flush     close(2) of a descriptor that was *received* flushes the file, and a FUSE mount may not answer. That keeps two threads,
-//!           of twice [`THREADS_MAX`]; what comes beyond waits with its descriptors open.
-//! Bound     [`is_full`]: while more than [`WAITING_MAX`] files wait, listeners accept nobody.
+//!           of twice `THREADS_MAX`; what comes beyond waits with its descriptors open.
+//! Bound     [`is_full`]: while more than `WAITING_MAX` files wait, listeners accept nobody.
 //! Older     without close_range(2) (Linux 5.9), or where a sandbox refuses it, lingering sockets keep these threads, and no others.
 
 use crate::turn::quietly;
