@@ -79,7 +79,7 @@ deb: verbs ## Make a Debian package of the same, in target/release
 test: ## Run all tests
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
-		default-jdk-headless maven chromium curl iperf3 iputils-ping python3
+		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 strace systemd
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked $(TEST)
 
 properties: SEED = $(shell date +%s)
