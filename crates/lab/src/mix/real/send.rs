@@ -253,7 +253,7 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
             Told::Heard(said) if said == hex(&cookie) => return Ok(()),
             _ => {
                 return Err(Failure::Lost(
-                    "the server did not return the cookie that was sent to its UDP port".into(),
+                    "the UDP port that the server named is not its own: it did not return the cookie sent there".into(),
                 ));
             }
         }
